@@ -1,1 +1,20 @@
-//! metaq
+//! metaq: a message broker that RocketMQ clients use unchanged, in one small binary.
+//!
+//! Modules in reading order; each uses only those above it (`tests/tidy.rs` checks that):
+//!
+//! 1. [`env`]: the doors to time, network, disk and randomness. Only `env::real` touches the operating system.
+//! 2. [`proto`]: RocketMQ's wire and record formats: bytes in, values out.
+//! 3. [`store`]: commit log, consume queues, index, recovery, config files.
+//! 4. [`nameserver`] and [`broker`]: the rules, as plain state machines that never wait.
+//! 5. [`actors`]: thin ractor shells that carry out what the rules decide.
+//! 6. [`cli`]: the commands of the one binary.
+
+pub mod env;
+pub mod config;
+pub mod metrics;
+pub mod proto;
+pub mod store;
+pub mod nameserver;
+pub mod broker;
+pub mod actors;
+pub mod cli;

@@ -1,1 +1,3 @@
-fn main(){}
+//! The one binary: `metaq <command>`.
+
+fn main() {}

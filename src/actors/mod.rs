@@ -1,0 +1,1 @@
+//! Thin ractor shells around the rules.

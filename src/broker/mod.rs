@@ -1,0 +1,1 @@
+//! The broker's rules: topics, groups, offsets, locks, holds, delays.

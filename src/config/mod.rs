@@ -1,0 +1,1 @@
+//! One settings struct per role, with RocketMQ's keys.

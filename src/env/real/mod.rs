@@ -1,0 +1,1 @@
+//! The real world: the only code that touches sockets, files, mappings and the operating system's clock.

@@ -1,0 +1,1 @@
+//! The NameServer's rules: routes, registrations, expiry.

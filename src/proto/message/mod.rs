@@ -1,0 +1,1 @@
+//! Messages: stored records, properties, batches, ids.

@@ -1,0 +1,1 @@
+//! Frames, headers, request and response codes and their typed fields.
