@@ -45,25 +45,6 @@ pub struct StoreOptions {
     pub open_queue_files_max: usize,
     /// Queues a store may have.
     pub queues_max: usize,
-    /// Rules of retention and the disk limits.
-    pub retention: RetentionOptions,
-}
-
-/// When segments are deleted and sends are refused. Ratios are percent of the partition in use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RetentionOptions {
-    /// `fileReservedTime`, in hours.
-    pub reserved_hours: u32,
-    /// `deleteWhen`: local hours in which expired segments go, like `04` or `04;12`.
-    pub delete_when: String,
-    /// `diskMaxUsedSpaceRatio`: above it expired segments go at any hour.
-    pub disk_max_used_percent: u8,
-    /// `diskSpaceCleanForciblyRatio`: above it segments go whatever their age.
-    pub disk_clean_forcibly_percent: u8,
-    /// `diskSpaceWarningLevelRatio`: above it sends are refused.
-    pub disk_warning_percent: u8,
-    /// `cleanFileForciblyEnable`.
-    pub clean_forcibly: bool,
 }
 
 impl StoreOptions {
@@ -85,25 +66,11 @@ impl StoreOptions {
             prefault_window: 32 << 20,
             open_queue_files_max: 1024,
             queues_max: 1_000_000,
-            retention: RetentionOptions::default(),
         }
     }
 
     /// The largest record: body, properties and fixed fields.
     pub fn max_record_size(&self) -> u64 {
         u64::from(self.max_message_size) + 65_536
-    }
-}
-
-impl Default for RetentionOptions {
-    fn default() -> RetentionOptions {
-        RetentionOptions {
-            reserved_hours: 72,
-            delete_when: "04".to_owned(),
-            disk_max_used_percent: 75,
-            disk_clean_forcibly_percent: 85,
-            disk_warning_percent: 90,
-            clean_forcibly: true,
-        }
     }
 }

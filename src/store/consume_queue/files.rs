@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{ConsumeQueue, QueueEntry, CQ_UNIT_SIZE};
+use super::{ConsumeQueue, EntryBlock, QueueEntry, CQ_UNIT_SIZE};
 use crate::env::{Disk, File, OpenMode};
 use crate::store::paths;
 
@@ -79,6 +79,20 @@ impl QueueFiles {
             }
         }
         Ok(read)
+    }
+
+    /// Reads the entries with numbers `from..end`, as many as fit the block.
+    pub(crate) fn read_block(
+        &self,
+        queue: &ConsumeQueue,
+        from: u64,
+        end: u64,
+        block: &mut EntryBlock,
+    ) -> io::Result<()> {
+        let wanted = end.saturating_sub(from).min(EntryBlock::CAPACITY as u64) as usize;
+        let bytes = &mut block.bytes[..wanted * CQ_UNIT_SIZE];
+        block.len = self.read(queue, from * CQ_UNIT_SIZE as u64, bytes)? / CQ_UNIT_SIZE;
+        Ok(())
     }
 
     /// Writes from the byte `at` on, making files as needed.
@@ -178,12 +192,7 @@ impl QueueFiles {
         Ok(entries.iter().filter(|entry| !entry.is_dir).filter_map(|entry| paths::file_base(&entry.name)).collect())
     }
 
-    /// Length of one file.
-    pub(crate) fn file_len(&self, queue: &ConsumeQueue, base: u64) -> io::Result<u64> {
-        Ok(self.disk.metadata(&self.directory(queue).join(paths::file_name(base)))?.len)
-    }
-
-    /// Makes a file of another length as long as all are, losing nothing.
+    /// Brings a file of another length to that of all, as a crash may have left it.
     pub(crate) fn complete(&self, queue: &ConsumeQueue, base: u64) -> io::Result<()> {
         self.open(queue, base, true).map(|_| ())
     }
@@ -203,7 +212,7 @@ impl QueueFiles {
             Err(error) if create && error.kind() == io::ErrorKind::NotFound => self.create(&directory, &path)?,
             other => other?,
         };
-        if create && file.len()? < self.file_size {
+        if create && file.len()? != self.file_size {
             file.set_len(self.file_size)?;
         }
         self.opened().put(key, Arc::clone(&file));

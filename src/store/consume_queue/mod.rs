@@ -25,10 +25,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use entry::{QueueEntry, CQ_UNIT_SIZE};
 pub(crate) use files::QueueFiles;
 use tail::Tail;
-pub use waiters::{Waiter, WaiterId};
 use waiters::Waiters;
+pub use waiters::{Waiter, WaiterId};
 
-use crate::proto::{PhysicalOffset, QueueOffset};
+use crate::proto::QueueOffset;
 
 /// One queue of a topic. See the module's text for who may do what.
 pub struct ConsumeQueue {
@@ -145,10 +145,16 @@ impl ConsumeQueue {
         self.next.store(next, Ordering::Relaxed);
     }
 
-    /// Adds the entry with number `at`, which is the tail's end. True if the queue had nothing to write to its files
-    /// before.
-    pub(crate) fn push(&self, at: u64, entry: &QueueEntry) -> bool {
-        self.tail().push(at, entry)
+    /// Adds the entry with number `at`, which is the tail's end. Returns how many entries are to be written to the
+    /// queue's files.
+    pub(crate) fn push(&self, at: u64, entry: &QueueEntry) -> usize {
+        let mut tail = self.tail();
+        // A deleted topic takes its queues' entries with it.
+        if self.is_deleted() {
+            return 0;
+        }
+        tail.push(at, entry);
+        tail.unwritten()
     }
 
     /// Makes everything below `max` visible and wakes who waited for it.
@@ -229,17 +235,15 @@ impl ConsumeQueue {
             }
             in_files
         };
-        let wanted = wanted.min(usize::try_from(in_files).unwrap_or(usize::MAX));
-        let read = files.read(self, from * CQ_UNIT_SIZE as u64, &mut block.bytes[..wanted * CQ_UNIT_SIZE])?;
-        block.len = read / CQ_UNIT_SIZE;
-        Ok(())
+        files.read_block(self, from, end.min(from + in_files), block)
     }
 
     /// One entry; `None` if there is none at this number.
     pub(crate) fn entry(&self, files: &QueueFiles, at: u64) -> io::Result<Option<QueueEntry>> {
         let mut block = EntryBlock::default();
         self.entries(files, at, at + 1, &mut block)?;
-        Ok(block.iter().next())
+        let entry = block.iter().next();
+        Ok(entry)
     }
 
     fn tail(&self) -> MutexGuard<'_, Tail> {
@@ -264,15 +268,14 @@ impl EntryBlock {
         QueueEntry::decode_all(&self.bytes[..self.len * CQ_UNIT_SIZE])
     }
 
+    /// Entries read, written ones and others.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
 }
 
 impl Default for EntryBlock {
     fn default() -> EntryBlock {
         EntryBlock { bytes: [0; EntryBlock::CAPACITY * CQ_UNIT_SIZE], len: 0 }
     }
-}
-
-/// The newest record of a queue as a position, for messages about repairs.
-pub(crate) fn last_end(extent: &QueueExtent) -> PhysicalOffset {
-    PhysicalOffset(extent.last_end)
 }

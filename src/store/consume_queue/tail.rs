@@ -44,8 +44,7 @@ impl Tail {
         (self.next() - self.written) as usize
     }
 
-    pub(super) fn push(&mut self, at: u64, entry: &QueueEntry) -> bool {
-        let clean = self.next() == self.written;
+    pub(super) fn push(&mut self, at: u64, entry: &QueueEntry) {
         if self.bytes.is_empty() && self.first_file.is_none() {
             // The first entry of a queue without files may have any number.
             (self.first, self.written) = (at, at);
@@ -53,7 +52,6 @@ impl Tail {
         assert_eq!(self.next(), at, "entries are added in order");
         self.bytes.extend_from_slice(&entry.encode());
         self.last_end = entry.end().0;
-        clean
     }
 
     /// Copies up to `count` entries from number `from` on; returns how many.
