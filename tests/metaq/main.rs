@@ -2,3 +2,4 @@
 
 #[path = "../tidy.rs"]
 mod tidy;
+mod store;
