@@ -1,1 +1,6 @@
 //! The store: commit log, consume queues, index, recovery, config files.
+
+pub mod checkpoint;
+pub mod config_file;
+pub mod index;
+pub mod retention;

@@ -1,0 +1,5 @@
+//! All integration tests of the product: one binary, one module per area.
+
+mod config_files;
+mod index;
+mod mem_disk;
