@@ -10,7 +10,9 @@ mod report;
 mod scan;
 mod segments;
 
+use std::collections::BTreeSet;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 pub use plan::Exit;
@@ -52,6 +54,7 @@ pub struct Opened {
 pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError> {
     check_options(&options)?;
     let lock = prepare_directories(env, &options)?;
+    sync_names(env, &options).await?;
     let abort = paths::abort(&options.root);
     let exit = if env.disk.exists(&abort) { Exit::Unclean } else { Exit::Clean };
     // From here on files change, and a crash has to be noticed.
@@ -350,6 +353,24 @@ fn prepare_directories(env: &Env, options: &StoreOptions) -> Result<Box<dyn File
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(OpenError::Locked { root: root.clone() }),
         Err(error) => Err(OpenError::io("lock", &path)(error)),
     }
+}
+
+/// Makes the names of the store's directories survive a power cut, and those of the directories above them: a log in a
+/// directory whose name is lost is lost. An earlier start may have made them and died, so this is not for new ones only.
+async fn sync_names(env: &Env, options: &StoreOptions) -> Result<(), OpenError> {
+    let parents = [&options.root, &options.commit_log_dir, &paths::consume_queue_dir(&options.root)].map(|directory| {
+        let above = directory.ancestors().skip(1);
+        above.map(|path| if path.as_os_str().is_empty() { Path::new(".") } else { path }.to_owned()).collect::<Vec<_>>()
+    });
+    let all: BTreeSet<PathBuf> = parents.into_iter().flatten().collect();
+    for directory in all {
+        match env.disk.sync_dir(&directory).await {
+            // What we may not even list we did not make.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            result => result.map_err(OpenError::io("sync", &directory))?,
+        }
+    }
+    Ok(())
 }
 
 fn open_state_files(
