@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use crate::world::{Options, World};
 
 /// A run that takes longer in simulated time has failed.
 const TIME_LIMIT: Duration = Duration::from_secs(3_600);
+/// A run that takes longer in real time hangs: something goes round without letting time pass.
+const REAL_TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Actors nest futures deeply in debug builds.
 const STACK_BYTES: usize = 64 << 20;
 
