@@ -1,7 +1,7 @@
 //! Network connections.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
@@ -10,6 +10,11 @@ use futures::future::BoxFuture;
 pub trait Net: Send + Sync + 'static {
     /// Listens on `address`; port 0 picks a free one (see [`Listener::local_addr`]).
     fn listen(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>>;
+
+    /// An address by which other machines reach this one; loopback if it has no other.
+    fn own_address(&self) -> IpAddr {
+        Ipv4Addr::LOCALHOST.into()
+    }
 
     /// Connects to `host:port`, an address or a name. It may wait for minutes if nobody answers: bound it by a time-out.
     fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Stream>>>;
