@@ -6,6 +6,10 @@ use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
 
+/// Names a connection for the life of the process; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
 /// The network of one node.
 pub trait Net: Send + Sync + 'static {
     /// Listens on `address`; port 0 picks a free one (see [`Listener::local_addr`]).

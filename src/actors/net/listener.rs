@@ -10,8 +10,8 @@ use ractor::concurrency::JoinHandle;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use super::session::{End, Session};
-use super::{ConnectionHandle, ConnectionId, Service};
-use crate::env::{Env, Listener, Stream};
+use super::{ConnectionHandle, Service};
+use crate::env::{ConnectionId, Env, Listener, Stream};
 
 /// How often idle connections are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);

@@ -7,7 +7,7 @@ mod output;
 mod session;
 
 pub use client::{NoRequests, connect};
-pub use connection::{CallError, ConnectionHandle, ConnectionId};
+pub use connection::{CallError, ConnectionHandle};
 pub use listener::{ListenerActor, ListenerHandle, ListenerMessage, ListenerOptions};
 pub use output::{Answer, Output};
 
