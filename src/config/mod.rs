@@ -1,1 +1,5 @@
 //! One settings struct per role, with RocketMQ's keys.
+
+pub mod broker;
+pub mod keys;
+pub mod properties;
