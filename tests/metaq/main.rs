@@ -1,4 +1,7 @@
 //! All integration tests in one binary: it links once.
 
+mod bodies;
+mod message;
 #[path = "../tidy.rs"]
 mod tidy;
+mod vectors;
