@@ -1,1 +1,3 @@
 //! One settings struct per role, with RocketMQ's keys.
+
+pub mod nameserver;
