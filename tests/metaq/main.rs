@@ -1,0 +1,4 @@
+//! All integration tests in one binary: it links once.
+
+#[path = "../tidy.rs"]
+mod tidy;
