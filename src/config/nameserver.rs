@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-/// Settings of a NameServer, under RocketMQ's names where it has them (see its `namesrv.properties`).
-///
-/// `${user.home}` and the like are not expanded here: paths are as given, relative ones count from the data directory.
+use super::keys::{self, SetError};
+use super::properties;
+
+/// Settings of a NameServer, with RocketMQ's keys where it has them. Relative paths count from the data directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NameServerSettings {
@@ -76,75 +76,49 @@ impl Default for NameServerSettings {
 }
 
 /// Why a request could not change the settings. Nothing is changed then.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum SettingError {
-    /// The key is in the black list.
+pub enum ChangeError {
+    /// The key is one that no request may change.
     #[error("Can not update config in black list.")]
     Protected,
     /// The value does not fit the key.
-    #[error("{value} is no value for {key}")]
-    Illegal {
-        /// The key.
-        key: String,
-        /// The value given.
-        value: String,
-    },
+    #[error(transparent)]
+    Illegal(#[from] SetError),
 }
 
 impl NameServerSettings {
     /// True if no request may change `key`.
     pub fn protects(&self, key: &str) -> bool {
-        key == "rocketmqHome"
-            || key == "configBlackList"
-            || self.config_black_list.split(';').any(|it| it.trim() == key)
+        let listed = || self.config_black_list.split(';').any(|listed| listed.trim() == key);
+        key == "rocketmqHome" || key == "configBlackList" || listed()
     }
 
-    /// These settings with some values replaced. Unknown keys are ignored, as in RocketMQ.
-    pub fn with<'a>(&self, changes: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, SettingError> {
-        let Ok(Value::Object(mut fields)) = serde_json::to_value(self) else { return Ok(self.clone()) };
-        for (key, value) in changes {
-            if self.protects(key) {
-                return Err(SettingError::Protected);
+    /// These settings changed by the body of UPDATE_NAMESRV_CONFIG, a properties text. Unknown keys are ignored, as in
+    /// RocketMQ.
+    pub fn changed_by(&self, text: &str) -> Result<Self, ChangeError> {
+        let mut changed = self.clone();
+        for (key, value) in properties::parse(text) {
+            if self.protects(&key) {
+                return Err(ChangeError::Protected);
             }
-            let Some(field) = fields.get_mut(key) else {
-                tracing::warn!(key, "ignored an unknown setting");
-                continue;
-            };
-            let illegal = || SettingError::Illegal { key: key.to_owned(), value: value.to_owned() };
-            let parsed = match field {
-                Value::Bool(_) => Value::Bool(value.parse().map_err(|_| illegal())?),
-                Value::Number(_) => Value::from(value.parse::<u64>().map_err(|_| illegal())?),
-                _ => Value::from(value),
-            };
-            let before = std::mem::replace(field, parsed);
-            // Numbers of several widths: what does not fit the field shows when all are read back.
-            if serde_json::from_value::<Self>(Value::Object(fields.clone())).is_err() {
-                fields.insert(key.to_owned(), before);
-                return Err(illegal());
+            match keys::with(&changed, &key, &value) {
+                Ok(with) => changed = with,
+                Err(error @ SetError::UnknownKey { .. }) => tracing::warn!("ignored: {error}"),
+                Err(error) => return Err(error.into()),
             }
         }
-        serde_json::from_value(Value::Object(fields)).or_else(|_| Ok(self.clone()))
+        Ok(changed)
     }
 
-    /// All settings as the lines of a properties file: `key=value`.
+    /// All settings as a properties text.
     pub fn to_properties(&self) -> String {
-        let Ok(Value::Object(fields)) = serde_json::to_value(self) else { return String::new() };
         let mut text = String::new();
-        for (key, value) in fields {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            text.push_str(&format!("{key}={value}\n"));
+        for (key, value) in keys::list(self) {
+            properties::write(&mut text, &key, &value);
         }
         text
     }
-}
-
-/// The pairs of a properties text: lines `key=value`; blank lines and those that begin with `#` or `!` say nothing.
-pub fn parse_properties(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    text.lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with(['#', '!']))
-        .map(|line| line.split_once('=').map_or((line, ""), |(key, value)| (key.trim(), value.trim())))
 }
 
 #[cfg(test)]
@@ -152,30 +126,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_by_text() {
+    fn a_request_changes_what_it_names() {
         let settings = NameServerSettings::default();
         let text = "# note\norderMessageEnable=true\nlistenPort = 9877\nnoSuchKey=1\n";
-        let changed = settings.with(parse_properties(text)).unwrap();
+        let changed = settings.changed_by(text).unwrap();
         assert_eq!(changed, NameServerSettings { order_message_enable: true, listen_port: 9877, ..settings.clone() });
-        assert_eq!(settings.with(parse_properties(&changed.to_properties())), Err(SettingError::Protected));
-        let kept: String = changed
-            .to_properties()
-            .lines()
-            .filter(|line| !settings.protects(line.split('=').next().unwrap()))
-            .map(|line| format!("{line}\n"))
-            .collect();
-        assert_eq!(settings.with(parse_properties(&kept)), Ok(changed));
+        let text = changed.to_properties();
+        let keys = |line: &&str| !settings.protects(line.split('=').next().unwrap());
+        let free: Vec<&str> = text.lines().filter(keys).collect();
+        assert_eq!(settings.changed_by(&free.join("\n")), Ok(changed));
     }
 
     #[test]
-    fn refuses_protected_keys_and_wrong_values() {
+    fn protected_keys_and_wrong_values_change_nothing() {
         let settings = NameServerSettings::default();
         for key in ["configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"] {
-            assert_eq!(settings.with([(key, "x")]), Err(SettingError::Protected), "{key}");
+            let text = format!("listenPort=1\n{key}=x");
+            assert_eq!(settings.changed_by(&text), Err(ChangeError::Protected), "{key}");
         }
-        for (key, value) in [("listenPort", "65536"), ("listenPort", "-1"), ("enableTopicList", "maybe")] {
-            let error = SettingError::Illegal { key: key.into(), value: value.into() };
-            assert_eq!(settings.with([(key, value)]), Err(error));
+        for text in ["listenPort=65536", "listenPort=-1", "enableTopicList=maybe"] {
+            assert!(matches!(settings.changed_by(text), Err(ChangeError::Illegal(_))), "{text}");
         }
     }
 }

@@ -1,1 +1,3 @@
 //! JSON bodies of requests and responses.
+
+pub mod permission;
