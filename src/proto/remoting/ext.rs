@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::head::HeadError;
 use super::text::Text;
+use super::writer::Decimal;
 
 /// Fields held without an allocation. The longest header of a real client is a V2 send of 14 fields with signature,
 /// namespace, zone and routing marks: 24.
@@ -39,6 +40,15 @@ impl Default for ExtFields<'_> {
 }
 
 impl<'a> ExtFields<'a> {
+    /// Fields out of text that was never a header.
+    pub(super) fn from_pairs(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Self, HeadError> {
+        let mut fields = Self::default();
+        for (name, value) in pairs {
+            fields.push(Text::plain(name), Some(Text::plain(value)))?;
+        }
+        Ok(fields)
+    }
+
     /// Adds a field.
     pub(super) fn push(&mut self, name: Text<'a>, value: Option<Text<'a>>) -> Result<(), HeadError> {
         let field = ExtField { name, value };
@@ -114,6 +124,35 @@ impl<'s, 'a> IntoIterator for &'s ExtFields<'a> {
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
     }
+}
+
+/// Where ext fields are written to: a header going out, a [`Response`](super::Response), a
+/// [`Command`](super::Command).
+pub trait ExtSink {
+    /// Adds a field.
+    fn put_str(&mut self, name: &'static str, value: &str);
+
+    /// Adds a field that holds a number.
+    fn put_i64(&mut self, name: &'static str, value: i64) {
+        self.put_str(name, Decimal::new(value).as_str());
+    }
+
+    /// Adds a field that holds a truth.
+    fn put_bool(&mut self, name: &'static str, value: bool) {
+        self.put_str(name, if value { "true" } else { "false" });
+    }
+}
+
+impl ExtSink for Vec<(&'static str, String)> {
+    fn put_str(&mut self, name: &'static str, value: &str) {
+        self.push((name, value.to_owned()));
+    }
+}
+
+/// What can be written as ext fields: all of [`requests`](super::requests).
+pub trait ToExt {
+    /// Writes the fields that are present to `sink`.
+    fn encode(&self, sink: &mut impl ExtSink);
 }
 
 /// Reads an integer. Java's parser takes a leading `+` and no blanks, as Rust's does; the empty text, which a binary
