@@ -2,6 +2,7 @@
 
 mod bodies;
 mod message;
+mod store;
 #[path = "../tidy.rs"]
 mod tidy;
 mod vectors;
