@@ -15,5 +15,7 @@ pub mod random;
 pub mod runner;
 pub mod scenarios;
 pub mod sweep;
+#[cfg(test)]
+mod testing;
 pub mod trace;
 pub mod world;

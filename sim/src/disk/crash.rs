@@ -23,6 +23,8 @@ pub enum Style {
     Everything,
     /// The changes before one moment are there, given in thousandths of all changes; the one at that moment is torn.
     Before(u64),
+    /// Every write as a whole, in any order.
+    Writes,
     /// Every sector for itself.
     Each,
 }
@@ -33,7 +35,8 @@ impl Style {
         match stream.below(8) {
             0 => Style::Nothing,
             1 => Style::Everything,
-            2..=4 => Style::Before(stream.below(1_001)),
+            2 | 3 => Style::Before(stream.below(1_001)),
+            4 | 5 => Style::Writes,
             _ => Style::Each,
         }
     }
@@ -44,27 +47,25 @@ impl Style {
         match self {
             Style::Everything => count,
             _ if count == 0 => 0,
-            Style::Each => choose.choose(count as u64 + 1) as usize,
+            Style::Each | Style::Writes => choose.choose(count as u64 + 1) as usize,
             Style::Nothing | Style::Before(_) => [0, count][choose.choose(2) as usize],
         }
     }
 
-    /// How many of the writes `indexes` to one sector landed, out of `total` changes of the file.
-    pub(super) fn version(self, indexes: &[usize], total: usize, choose: &mut dyn Choose) -> u64 {
+    /// How many of the writes `indexes` to one sector landed, out of `total` changes of the file. `whole` says of each
+    /// change whether it landed, for [`Style::Writes`].
+    pub(super) fn version(self, indexes: &[usize], total: usize, whole: &[bool], choose: &mut dyn Choose) -> u64 {
         let all = indexes.len() as u64;
         match self {
             Style::Nothing => 0,
             Style::Everything => all,
+            Style::Writes => indexes.iter().rposition(|index| whole[*index]).map_or(0, |last| last as u64 + 1),
             Style::Each => choose.choose(all + 1),
             Style::Before(thousandth) => {
                 let moment = total as u64 * thousandth / 1_000;
                 let before = indexes.iter().filter(|index| (**index as u64) < moment).count() as u64;
                 let torn = indexes.iter().any(|index| *index as u64 == moment);
-                if torn {
-                    before + choose.choose(2)
-                } else {
-                    before
-                }
+                before + if torn { choose.choose(2) } else { 0 }
             }
         }
     }
@@ -75,7 +76,7 @@ impl Style {
             Style::Nothing => false,
             Style::Everything => true,
             Style::Before(thousandth) => (index as u64) < total as u64 * thousandth / 1_000,
-            Style::Each => choose.choose(2) == 1,
+            Style::Each | Style::Writes => choose.choose(2) == 1,
         }
     }
 }

@@ -200,7 +200,11 @@ impl Inode {
             }
         }
         let total = changes.len();
-        writes.into_iter().map(|(sector, indexes)| (sector, style.version(&indexes, total, choose))).collect()
+        let whole: Vec<bool> = match style {
+            Style::Writes => changes.iter().map(|_| choose.choose(2) == 1).collect(),
+            _ => Vec::new(),
+        };
+        writes.into_iter().map(|(sector, at)| (sector, style.version(&at, total, &whole, choose))).collect()
     }
 }
 
