@@ -1,0 +1,8 @@
+//! All integration tests in one binary: it links once.
+
+mod bodies;
+mod message;
+mod store;
+#[path = "../tidy.rs"]
+mod tidy;
+mod vectors;
