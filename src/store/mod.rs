@@ -5,7 +5,6 @@
 //!                              │                   ├─► Store::read, record_at, offset_by_time
 //!                              └─► ConsumeQueue ───┘            any number of readers, never waiting for it
 //! ```
-//!
 //! Reading order: [`options`], [`batch`] and [`error`] (what goes in and what can go wrong), [`segment`] and
 //! [`commit_log`], [`consume_queue`], [`derive`] (what follows from a record), [`writer`], [`read`] and
 //! [`time_search`], [`recovery`].
@@ -28,7 +27,6 @@ mod segment;
 mod state;
 mod time_search;
 mod writer;
-
 pub use batch::{AppendBatch, AppendItem, AppendResult, GroupId, Stored, TagsCode};
 pub use consume_queue::{ConsumeQueue, QueueEntry, Waiter, WaiterId, CQ_UNIT_SIZE};
 pub use error::{OpenError, Refusal, StoreError};
@@ -38,3 +36,5 @@ pub use read::{EntryForFilter, MessageFilter, ReadLimits, ReadOutcome, ReadStatu
 pub use recovery::{open, Opened, RecoveryReport, Repair};
 pub use time_search::Boundary;
 pub use writer::{JobDone, LogWriter, Progress, SyncDone};
+pub mod index;
+pub mod retention;

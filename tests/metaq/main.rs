@@ -1,6 +1,9 @@
 //! All integration tests in one binary: it links once.
 
 mod bodies;
+mod config_files;
+mod index;
+mod mem_disk;
 mod message;
 mod store;
 #[path = "../tidy.rs"]
