@@ -3,5 +3,6 @@
 mod support;
 
 mod append;
+mod expire;
 mod mini_store;
 mod recovery;

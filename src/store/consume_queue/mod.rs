@@ -185,11 +185,6 @@ impl ConsumeQueue {
         self.min.fetch_max(min, Ordering::AcqRel);
     }
 
-    /// Entries not yet written to files.
-    pub(crate) fn unwritten(&self) -> usize {
-        self.tail().unwritten()
-    }
-
     /// Writes what is not in the files yet and keeps at most `keep` entries in memory.
     pub(crate) fn write_tail(&self, files: &QueueFiles, keep: usize) -> io::Result<()> {
         if self.is_deleted() {

@@ -89,7 +89,7 @@ pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError>
     };
     queues.set_max(options.queues_max);
     let last_store_time = recovered.end.last_store_time.unwrap_or_default().max(recovered.last_known);
-    let log = CommitLog::new(options.segment_size, options.memory_window, segments, log_end);
+    let log = CommitLog::new(options.memory_window, segments, log_end);
     let (state, counters) = (WriteState::default(), Counters::default());
     let lock = Mutex::new(Some(lock));
     let store = Arc::new(Store { env: env.clone(), options, log, queues, files, state, counters, lock });

@@ -145,11 +145,7 @@ impl LogWriter {
     /// Whether the pages or the segment ahead run short, so that [`LogWriter::maintain`] should not wait for its time.
     /// Cheap: to be asked after every batch.
     pub fn wants_upkeep(&self) -> bool {
-        let prefault = self.store.options.flush == FlushMode::Async
-            && !self.upkeep.prefaulting
-            && self.active.as_ref().is_some_and(|active| self.upkeep.prefaulted < active.end())
-            && self.upkeep.prefaulted < self.position + self.store.options.prefault_window / 2;
-        prefault || self.wants_segment()
+        self.wants_pages() || self.wants_segment()
     }
 
     /// Takes note of an ended job.
@@ -191,11 +187,27 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Half of the segment is used and the next one does not exist.
+    /// There is no segment yet or half of it is used, and the next one does not exist.
     fn wants_segment(&self) -> bool {
         let half = self.store.options.segment_size / 2;
-        let used = self.active.as_ref().is_some_and(|active| self.position - active.base() >= half);
+        let used = self.active.as_ref().is_none_or(|active| self.position - active.base() >= half);
         used && self.upkeep.next.is_none() && self.upkeep.preparing.is_none()
+    }
+
+    /// Less than half of the window before the writer is present. Under SYNC_FLUSH pages are not written through.
+    fn wants_pages(&self) -> bool {
+        let options = &self.store.options;
+        options.flush == FlushMode::Async
+            && !self.upkeep.prefaulting
+            && self.upkeep.prefaulted < self.position + options.prefault_window / 2
+            && self.segment_to_prefault().is_some()
+    }
+
+    /// The segment, written or made ahead, whose pages come next.
+    fn segment_to_prefault(&self) -> Option<&Arc<Segment>> {
+        let from = self.upkeep.prefaulted.max(self.position);
+        let holds = |segment: &&Arc<Segment>| segment.base() <= from && from < segment.end() && segment.is_allocated();
+        self.active.as_ref().filter(holds).or_else(|| self.upkeep.next.as_ref().filter(holds))
     }
 
     fn prepare_ahead(&mut self) -> Option<BoxFuture<'static, JobDone>> {
@@ -234,17 +246,13 @@ impl LogWriter {
     }
 
     fn prefault(&mut self) -> Option<BoxFuture<'static, JobDone>> {
-        let options = &self.store.options;
-        if options.flush != FlushMode::Async || self.upkeep.prefaulting {
+        if !self.wants_pages() {
             return None;
         }
-        let active = self.active.as_ref().filter(|active| active.is_allocated())?;
+        let segment = self.segment_to_prefault()?;
         let from = self.upkeep.prefaulted.max(self.position);
-        let to = active.end().min(self.position.saturating_add(options.prefault_window));
-        if from >= to || from > self.position + options.prefault_window / 2 {
-            return None;
-        }
-        let pages = active.mapping().ok()?.prefault((from - active.base()) as usize, (to - from) as usize);
+        let to = segment.end().min(self.position.saturating_add(self.store.options.prefault_window));
+        let pages = segment.mapping().ok()?.prefault((from - segment.base()) as usize, (to - from) as usize);
         (self.upkeep.prefaulting, self.upkeep.prefaulted) = (true, to);
         Some(pages.map(|()| JobDone(Done::Prefault)).boxed())
     }
