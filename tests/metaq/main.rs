@@ -2,3 +2,7 @@
 
 #[path = "../tidy.rs"]
 mod tidy;
+mod vectors;
+
+mod bodies;
+mod message;
