@@ -5,6 +5,8 @@ mod conflict;
 mod consumers;
 mod heartbeat;
 mod producers;
+#[cfg(test)]
+mod tests;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

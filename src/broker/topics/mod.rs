@@ -3,6 +3,8 @@
 //! Table and data version change together in one call, and a snapshot is taken in one call, so no registration carries
 //! a new version with an old table or the reverse (NSR-2).
 
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
