@@ -28,7 +28,7 @@ use crate::broker::topics::{TopicTable, TopicView};
 use crate::broker::Effect;
 use crate::config::broker::{BrokerConfig, BrokerRole};
 use crate::env::{ConnectionId, Env, Millis};
-use crate::proto::message::UniqueKeys;
+use crate::proto::message::unique_key::UniqueKeys;
 use crate::store::Store;
 
 /// The settings and what the rules make of them; replaced as a whole when a request changes settings.
