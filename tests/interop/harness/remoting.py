@@ -1,0 +1,72 @@
+"""As much of the remoting protocol as the harness needs to wait for conditions."""
+
+import json
+import re
+import socket
+import struct
+
+GET_TOPIC_CONFIG = 351
+GET_ROUTE = 105
+GET_CLUSTER = 106
+GET_MAX_OFFSET = 30
+
+_JSON = 0 << 24
+
+
+class Refused(Exception):
+    def __init__(self, code, remark):
+        super().__init__(f"code {code}: {remark}")
+        self.code = code
+
+
+def call(address, code, fields=None, body=b"", seconds=5):
+    """Sends one request and returns the answer's fields and body."""
+    host, port = address.rsplit(":", 1)
+    header = {"code": code, "language": "PYTHON", "version": 0, "opaque": 1, "flag": 0}
+    header["serializeTypeCurrentRPC"] = "JSON"
+    if fields:
+        header["extFields"] = {k: str(v) for k, v in fields.items()}
+    text = json.dumps(header).encode()
+    with socket.create_connection((host, int(port)), timeout=seconds) as connection:
+        connection.sendall(struct.pack(">II", 4 + len(text) + len(body), _JSON | len(text)) + text + body)
+        (length,) = struct.unpack(">I", _read(connection, 4))
+        frame = _read(connection, length)
+    (size,) = struct.unpack(">I", frame[:4])
+    size &= 0xFFFFFF
+    answer = json.loads(frame[4 : 4 + size])
+    if answer.get("code") != 0:
+        raise Refused(answer.get("code"), answer.get("remark"))
+    return answer.get("extFields") or {}, frame[4 + size :]
+
+
+def broker_addresses(nameserver):
+    """The addresses of all brokers a NameServer knows, or an empty set if it does not answer."""
+    try:
+        _, body = call(nameserver, GET_CLUSTER)
+    except (OSError, Refused):
+        return set()
+    return set(re.findall(r'"([0-9.]+:[0-9]+)"', body.decode()))
+
+
+def route(nameserver, topic):
+    """The route of a topic as text, or None."""
+    try:
+        _, body = call(nameserver, GET_ROUTE, {"topic": topic})
+    except (OSError, Refused):
+        return None
+    return body.decode()
+
+
+def max_offset(broker, topic, queue):
+    fields, _ = call(broker, GET_MAX_OFFSET, {"topic": topic, "queueId": queue})
+    return int(fields["offset"])
+
+
+def _read(connection, count):
+    data = b""
+    while len(data) < count:
+        piece = connection.recv(count - len(data))
+        if not piece:
+            raise ConnectionError("the peer closed the connection")
+        data += piece
+    return data
