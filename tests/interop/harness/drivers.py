@@ -37,6 +37,7 @@ class Driver:
         home.mkdir(parents=True, exist_ok=True)
         env = {
             "NAMESRV_ADDR": cluster.nameserver,
+            "BROKER_ADDR": cluster.broker,
             "INTEROP_RUN": run,
             "INTEROP_DRIVER": self.name,
             "HOME": str(home),
