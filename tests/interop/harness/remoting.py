@@ -1,14 +1,15 @@
-"""As much of the remoting protocol as the harness needs to wait for conditions."""
+"""As much of the remoting protocol as the harness needs to set the scene and wait for conditions."""
 
 import json
 import re
 import socket
 import struct
 
-GET_TOPIC_CONFIG = 351
+UPDATE_TOPIC = 17
+GET_MAX_OFFSET = 30
 GET_ROUTE = 105
 GET_CLUSTER = 106
-GET_MAX_OFFSET = 30
+UPDATE_GROUP = 200
 
 _JSON = 0 << 24
 
@@ -60,6 +61,35 @@ def route(nameserver, topic):
 def max_offset(broker, topic, queue):
     fields, _ = call(broker, GET_MAX_OFFSET, {"topic": topic, "queueId": queue})
     return int(fields["offset"])
+
+
+def create_topic(broker, topic, queues):
+    fields = {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": queues,
+        "writeQueueNums": queues,
+        "perm": 6,
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0,
+        "order": "false",
+    }
+    call(broker, UPDATE_TOPIC, fields)
+
+
+def create_group(broker, group, retries):
+    config = {
+        "groupName": group,
+        "consumeEnable": True,
+        "consumeFromMinEnable": True,
+        "consumeBroadcastEnable": True,
+        "retryQueueNums": 1,
+        "retryMaxTimes": retries,
+        "brokerId": 0,
+        "whichBrokerWhenConsumeSlowly": 1,
+        "notifyConsumerIdsChangedEnable": True,
+    }
+    call(broker, UPDATE_GROUP, body=json.dumps(config).encode())
 
 
 def _read(connection, count):
