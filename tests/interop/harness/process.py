@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _children = []
 _given_ports = set()
 
@@ -79,6 +80,13 @@ class Child:
             self.kill()
             return None
 
+    def send_kill(self):
+        """Without waiting or looking: fit for a signal handler."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except OSError:
+            pass
+
     def _signal(self, number):
         if self.alive():
             os.killpg(self._process.pid, number)
@@ -91,20 +99,20 @@ class Child:
 
 def _kill_all():
     for child in list(_children):
-        try:
-            child.kill()
-        except OSError:
-            pass
+        child.send_kill()
 
 
 def _on_signal(number, _frame):
-    _kill_all()
+    for again in _SIGNALS:
+        signal.signal(again, signal.SIG_IGN)
+    for child in list(_children):
+        child.send_kill()
     os._exit(128 + number)
 
 
 def clean_up_at_exit():
     atexit.register(_kill_all)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _SIGNALS:
         signal.signal(number, _on_signal)
 
 
