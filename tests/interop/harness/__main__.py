@@ -5,15 +5,17 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
-from . import drivers, process, toolchain
+from . import apache_broker, drivers, mqadmin, process, processes, toolchain
 from .cluster import ApacheCluster, MetaqCluster
 from .report import Report
 
 RESULTS = toolchain.HERE / "results-apache.txt"
-GROUPS = []
+# Groups of checks that are no client's driver; all need Java.
+GROUPS = ["mqadmin", "apache-broker", "processes"]
 
 
 def main():
@@ -21,10 +23,10 @@ def main():
     process.clean_up_at_exit()
     report = Report(options.require)
     directory = Path(tempfile.mkdtemp(prefix="metaq-interop-"))
-    targets = ["metaq", "apache"] if options.full else [options.target]
     began = time.monotonic()
-    for target in targets:
-        run_target(target, options, report, directory / target)
+    # Apache's cluster comes first: what it prints is what metaq has to print.
+    for target in ["apache", "metaq"] if options.full else [options.target]:
+        Target(target, options, report, directory / target).run()
     if options.full and not options.only:
         RESULTS.write_text("".join(line + "\n" for line in report.results("apache")))
     code = report.close()
@@ -37,12 +39,12 @@ def main():
 
 
 def parse():
-    names = [d.name for d in drivers.ALL] + [name for name, _ in GROUPS]
+    names = [d.name for d in drivers.ALL] + GROUPS
     parser = argparse.ArgumentParser(
         prog="tests/interop/run", description="Foreign clients against metaq, and against Apache's cluster."
     )
     parser.add_argument("--require", action="store_true", help="a skip is a failure")
-    parser.add_argument("--full", action="store_true", help="run against metaq and then against Apache's cluster too")
+    parser.add_argument("--full", action="store_true", help="run against Apache's cluster and then against metaq")
     parser.add_argument("--target", choices=["metaq", "apache"], default="metaq", help="the cluster to test")
     parser.add_argument("--only", action="append", metavar="NAME", help="one of: " + ", ".join(names) + " (repeatable)")
     parser.add_argument("--metaq", type=Path, default=toolchain.REPOSITORY / "target/release/metaq", metavar="PATH")
@@ -54,35 +56,89 @@ def parse():
     return options
 
 
-def wanted(options, name):
-    return not options.only or name in options.only
+class Target:
+    """All that was asked for, against one make of cluster."""
 
+    def __init__(self, name, options, report, directory):
+        self.name = name
+        self.options = options
+        self.report = report
+        self.directory = directory
+        self.classpath = None  # of Apache's servers and tools, where Java is there
+        self.java = next(d for d in drivers.ALL if d.name == "java-5.3.2")
 
-def run_target(target, options, report, directory):
-    chosen = [d for d in drivers.ALL if wanted(options, d.name)]
-    chosen = [d for d in chosen if d.prepare(report, target)]
-    if chosen:
-        cluster = make_cluster(target, options, report, directory)
-        if cluster:
-            try:
-                cluster.start()
-                drivers.run_all(chosen, report, cluster, f"r{os.getpid()}", directory)
-                report.run(target, "cluster", "stops", cluster.stop)
-            except (RuntimeError, TimeoutError, OSError) as problem:
-                report.fail(target, "cluster", "runs", problem)
+    def run(self):
+        if self.name == "metaq" and not os.access(self.options.metaq, os.X_OK):
+            self.report.fail("metaq", "cluster", "starts", f"no binary at {self.options.metaq}: cargo build --release")
+            return
+        chosen = [d for d in drivers.ALL if self.wanted(d.name) and d.prepare(self.report, self.name)]
+        groups = [g for g in GROUPS if self.wanted(g)]
+        if groups or self.name == "apache":
+            absent = toolchain.missing("java", "mvn")
+            if absent:
+                for name in groups or ["cluster"]:
+                    self.report.skip(self.name, name, "all", absent)
+                return
+            self.classpath = toolchain.apache()
+            self.java.argv = self.java.make()
 
+        lanes = [lambda: self.guard("cluster", lambda: self.run_drivers(chosen)), lambda: self.run_groups(groups)]
+        if self.name == "apache":
+            for lane in lanes:  # its Java processes would be too many at once
+                lane()
+            return
+        threads = [threading.Thread(target=lane) for lane in lanes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
-def make_cluster(target, options, report, directory):
-    if target == "metaq":
-        if not os.access(options.metaq, os.X_OK):
-            report.fail(target, "cluster", "starts", f"no binary at {options.metaq}: cargo build --release")
-            return None
-        return MetaqCluster(options.metaq.resolve(), directory)
-    absent = toolchain.missing("java", "mvn")
-    if absent:
-        report.skip(target, "cluster", "starts", absent)
-        return None
-    return ApacheCluster(toolchain.apache(), directory)
+    def wanted(self, name):
+        return not self.options.only or name in self.options.only
+
+    def guard(self, name, action):
+        """What goes wrong around the checks fails too."""
+        try:
+            action()
+        except Exception as problem:
+            self.report.fail(self.name, name, "runs", f"{type(problem).__name__}: {problem}")
+
+    def cluster(self, directory):
+        if self.name == "apache":
+            return ApacheCluster(self.classpath, directory)
+        return MetaqCluster(self.options.metaq.resolve(), directory)
+
+    def run_drivers(self, chosen):
+        if not chosen:
+            return
+        cluster = self.cluster(self.directory)
+        cluster.start()
+        drivers.run_all(chosen, self.report, cluster, f"r{os.getpid()}", self.directory)
+        self.report.run(self.name, "cluster", "stops", cluster.stop)
+
+    def run_groups(self, groups):
+        actions = {"mqadmin": self.run_mqadmin, "apache-broker": self.run_apache_broker, "processes": self.run_processes}
+        for group in groups:
+            self.guard(group, actions[group])
+
+    def run_mqadmin(self):
+        cluster = self.cluster(self.directory / "mqadmin")
+        cluster.start()
+        mqadmin.run(self.report, cluster, self.classpath, self.directory / "mqadmin", self.name == "apache")
+        cluster.stop()
+
+    def run_apache_broker(self):
+        if self.name == "metaq":
+            directory = self.directory / "apache-broker"
+            apache_broker.run(self.report, self.options.metaq.resolve(), self.classpath, self.java, directory)
+
+    def run_processes(self):
+        directory = self.directory / "processes"
+        if self.name == "apache":
+            nodes = processes.apache(self.classpath, directory)
+        else:
+            nodes = processes.metaq(self.options.metaq.resolve(), directory)
+        processes.run(self.report, self.name, nodes, self.java, directory)
 
 
 if __name__ == "__main__":

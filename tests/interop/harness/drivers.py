@@ -37,38 +37,51 @@ class Driver:
             report.fail(target, self.name, "build", problem)
             return False
 
-    def run(self, report, cluster, run, directory, checks):
-        """Runs some checks and reports every check the driver planned, even if it died."""
+    def start(self, nameserver, broker, run, directory, checks, **env):
+        """Starts the driver on some checks."""
         home = directory / self.name
         home.mkdir(parents=True, exist_ok=True)
         env = {
-            "NAMESRV_ADDR": cluster.nameserver,
-            "BROKER_ADDR": cluster.broker,
+            "NAMESRV_ADDR": nameserver,
+            "BROKER_ADDR": broker,
             "INTEROP_RUN": run,
             "INTEROP_DRIVER": self.name,
             "HOME": str(home),
             "PYTHONPATH": str(toolchain.HERE),  # the Python driver uses the harness too
+            **env,
         }
         argv = [a.replace("{home}", str(home)) for a in self.argv]
+        return Child(self.name, argv + list(checks), str(home / f"{run}-{checks[0]}.log"), env=env, cwd=home)
+
+    def run(self, report, cluster, run, directory, checks):
+        """Runs some checks and reports every check the driver planned, even if it died."""
         if cluster.target == "apache":
-            argv += [f"-{check}" for check in NOT_ON_APACHE.get(self.name, [])]
-        log = home / f"{checks[0]}.log"
-        child = Child(self.name, argv + list(checks), str(log), env=env, cwd=home)
-        code = child.wait(PHASE_SECONDS)
-        planned, said = read_output(child.output(), self.name)
-        for check, (word, reason) in said.items():
-            if word == "ok":
+            checks = [*checks, *(f"-{check}" for check in NOT_ON_APACHE.get(self.name, []))]
+        child = self.start(cluster.nameserver, cluster.broker, run, directory, checks)
+        for check, reason in self.finish(child, checks).items():
+            if reason is None:
                 report.ok(cluster.target, self.name, check)
             else:
                 report.fail(cluster.target, self.name, check, reason)
+
+    def finish(self, child, checks):
+        """Waits for the end. Gives each check None, or the reason why it failed."""
+        code = child.wait(PHASE_SECONDS)
+        planned, said = read_output(child.output(), self.name)
         how = f"the driver ran longer than {PHASE_SECONDS} s" if code is None else f"the driver ended with {code}"
-        for check in planned or checks:
-            if check not in said:
-                report.fail(cluster.target, self.name, check, f"{how}; see {log}: {child.tail()[-200:]}")
+        silent = [check for check in planned or checks if check not in said]
+        return {**said, **{check: f"{how}; see {child.log}: {child.tail()[-200:]}" for check in silent}}
+
+    def insist(self, nameserver, broker, run, directory, checks):
+        """Runs some checks for a check of the harness, which fails if one of them does."""
+        child = self.start(nameserver, broker, run, directory, checks)
+        failed = [f"{check}: {reason}" for check, reason in self.finish(child, checks).items() if reason]
+        if failed:
+            raise AssertionError("; ".join(failed))
 
 
 def read_output(text, name):
-    """The planned checks and what was said about each."""
+    """The planned checks, and for each that was reported None or why it failed."""
     planned, said = [], {}
     for line in text.splitlines():
         words = line.split(" ", 2)
@@ -76,7 +89,7 @@ def read_output(text, name):
             planned = line.split()[1:]
         elif words[0] in ("ok", "FAIL") and len(words) == 3 and words[1] == name:
             check, _, reason = words[2].partition(": ")
-            said[check] = (words[0], reason)
+            said[check] = None if words[0] == "ok" else reason or "no reason given"
     return planned, said
 
 
@@ -98,10 +111,17 @@ def python_argv():
     return [str(toolchain.python()), str(toolchain.HERE / "python" / "driver.py")]
 
 
+JAVA_AFTER = ("resume-broker-after", "query-restart-after")
+
+
+def java_driver(name, version, *properties):
+    return Driver(name, ["java", "mvn"], java_argv(version, *properties), JAVA_AFTER)
+
+
 ALL = [
-    Driver("java-5.3.2", ["java", "mvn"], java_argv("5.3.2")),
-    Driver("java-4.9.8", ["java", "mvn"], java_argv("4.9.8")),
-    Driver("java-5.3.2-binary", ["java", "mvn"], java_argv("5.3.2", "rocketmq.serialize.type=ROCKETMQ")),
+    java_driver("java-5.3.2", "5.3.2"),
+    java_driver("java-4.9.8", "4.9.8"),
+    java_driver("java-5.3.2-binary", "5.3.2", "rocketmq.serialize.type=ROCKETMQ"),
     Driver("go", ["go"], go_argv),
     Driver("python-cpp", [], python_argv),
 ]

@@ -22,15 +22,24 @@ class Report:
         else:
             self._put("SKIP", target, driver, check, reason)
 
-    def run(self, target, driver, check, action):
+    def run(self, target, driver, check, *actions):
         """Runs one check written in Python: it passes unless it raises. Says whether it passed."""
         try:
-            action()
+            for action in actions:
+                action()
         except Exception as problem:  # whatever went wrong is the check's result
             self.fail(target, driver, check, f"{type(problem).__name__}: {problem}")
             return False
         self.ok(target, driver, check)
         return True
+
+    def run_in_turn(self, target, driver, checks):
+        """Runs checks that build on each other: after the first that fails the others fail unrun."""
+        for i, (check, *actions) in enumerate(checks):
+            if not self.run(target, driver, check, *actions):
+                for later, *_ in checks[i + 1 :]:
+                    self.fail(target, driver, later, f"not run, since {check} failed")
+                return
 
     def results(self, target):
         """The sorted result lines of one target, for the committed results file."""

@@ -15,7 +15,7 @@ import java.util.concurrent.Future;
  *
  * <p>Reads NAMESRV_ADDR, INTEROP_DRIVER (the name to report under) and INTEROP_RUN (what makes
  * this run's topics and groups unique). Checks whose name ends in "-after" need a broker restart
- * after "all" and have to be named.
+ * after "all", or something else that the harness does, and have to be named.
  */
 public final class Driver {
     private static final int AT_A_TIME = 8;
@@ -34,6 +34,7 @@ public final class Driver {
         SendChecks.addTo(checks);
         ConsumeChecks.addTo(checks);
         QueryChecks.addTo(checks);
+        Load.addTo(checks);
     }
 
     public static void main(String[] arguments) throws Exception {

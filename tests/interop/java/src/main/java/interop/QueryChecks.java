@@ -17,6 +17,8 @@ final class QueryChecks {
         checks.put("query-key", QueryChecks::byKey);
         checks.put("query-id", QueryChecks::byId);
         checks.put("query-time", QueryChecks::byTime);
+        checks.put("query-restart-before", QueryChecks::sendWithKeys);
+        checks.put("query-restart-after", QueryChecks::findByKeys);
     }
 
     private static void byKey(Scene scene) throws Exception {
@@ -63,6 +65,20 @@ final class QueryChecks {
             Scene.expectEqual("findme", Inbox.body(found[0]), "body");
             Scene.expectEqual(sent.getQueueOffset(), found[0].getQueueOffset(), "queue offset");
         }
+    }
+
+    private static void sendWithKeys(Scene scene) throws Exception {
+        String topic = scene.topic();
+        DefaultMQProducer producer = scene.producer();
+        for (int i = 0; i < 5; i++) {
+            Scene.sent(producer.send(new Message(topic, "t", "kept", ("m" + i).getBytes())));
+        }
+        awaitFound(producer, topic, "kept", System.currentTimeMillis() - 60_000, 5);
+    }
+
+    /** What an index file held before a restart, or in a folder of another make, is found again. */
+    private static void findByKeys(Scene scene) throws Exception {
+        awaitFound(scene.producer(), scene.topicName(), "kept", System.currentTimeMillis() - 3_600_000, 5);
     }
 
     private static void byTime(Scene scene) throws Exception {
