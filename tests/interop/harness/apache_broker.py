@@ -13,6 +13,7 @@ SEGMENT = {"mappedFileSizeCommitLog": 64 << 20}
 # Each leaves something in the folder before, and looks for it after.
 BEFORE = ["resume-broker-before", "query-restart-before"]
 AFTER = ["resume-broker-after", "query-restart-after"]
+CONSUMED = 40  # how many messages resume-broker-before consumes
 
 
 def run(report, binary, classpath, java, directory):
@@ -84,8 +85,17 @@ class Scene:
         self.apache.settings["namesrvAddr"] = self.nameserver.address
 
     def kill_apache(self):
+        """Kills it once the client's offsets are on disk, which takes some seconds; later ones may be lost."""
+        wait_until(lambda: self.consumed_on_disk("three") == CONSUMED, 30, "the consumer's offsets on disk")
         self.apache.kill()
         self.await_gone()
+
+    def consumed_on_disk(self, run):
+        """How many messages of a run's resume-broker check are consumed, says the broker's file."""
+        file = self.apache.store / "config/consumerOffset.json"
+        group = rf'"T_{run}_[^"]*resume-broker@[^"]*"\s*:\s*{{([^}}]*)}}'
+        offsets = re.search(group, file.read_text()) if file.exists() else None
+        return sum(int(n) for n in re.findall(r":\s*(\d+)", offsets.group(1))) if offsets else 0
 
     def await_gone(self):
         gone = lambda: self.apache.address not in remoting.broker_addresses(self.nameserver.address)

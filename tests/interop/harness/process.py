@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -128,6 +129,9 @@ def wait_until(condition, seconds, what):
         time.sleep(0.05)
 
 
+# Below the range that systems take the ports of outgoing connections from: a server's port
+# must not be lost to a connection while the server is down.
+_PORTS = (12000, 32000)
 _port_lock = threading.Lock()
 
 
@@ -139,9 +143,7 @@ def free_port(below=0, above=0):
     """
     with _port_lock:
         for _ in range(1000):
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                port = probe.getsockname()[1]
+            port = random.randrange(*_PORTS)
             block = range(port - below, port + above + 1)
             if not _given_ports.intersection(block) and all(_is_free(p) for p in block):
                 _given_ports.update(block)

@@ -5,8 +5,8 @@ import re
 import socket
 import struct
 
+GET_CONSUMER_OFFSET = 14
 UPDATE_TOPIC = 17
-GET_MAX_OFFSET = 30
 GET_ROUTE = 105
 GET_CLUSTER = 106
 UPDATE_GROUP = 200
@@ -58,9 +58,16 @@ def route(nameserver, topic):
     return body.decode()
 
 
-def max_offset(broker, topic, queue):
-    fields, _ = call(broker, GET_MAX_OFFSET, {"topic": topic, "queueId": queue})
-    return int(fields["offset"])
+def consumed(broker, group, topic, queues):
+    """How many messages of a topic's queues a group has told the broker that it consumed."""
+    total = 0
+    for queue in range(queues):
+        try:
+            fields, _ = call(broker, GET_CONSUMER_OFFSET, {"consumerGroup": group, "topic": topic, "queueId": queue})
+            total += int(fields["offset"])
+        except Refused:  # nothing yet
+            pass
+    return total
 
 
 def create_topic(broker, topic, queues):

@@ -185,6 +185,7 @@ def consume_first_half(name):
     first = send_many(producer, topic, "first", 40)
     consumer = scene.consume(topic, inbox)
     inbox.await_exactly(first)
+    wait_until(lambda: remoting.consumed(BROKER, scene.group, topic, QUEUES) == len(first), lambda: "the offsets")
     consumer.shutdown()
     send_many(producer, topic, "second", 40)
     for queue in range(QUEUES):

@@ -135,7 +135,7 @@ def message(topic, body, tags=None, keys=None):
 
 
 def sent(producer, m):
-    result = producer.send_sync(m)
+    result = with_route(lambda: producer.send_sync(m))
     expect_equal(0, int(result.status), "status")
     return result
 
@@ -148,8 +148,19 @@ def send_many(producer, topic, name, count):
     return bodies
 
 
+def with_route(send):
+    """Sends again if the client found no route: it gives a busy NameServer little time."""
+    end = time.monotonic() + DEADLINE
+    while True:
+        try:
+            return send()
+        except Exception as problem:
+            if "No route info" not in str(problem) or time.monotonic() > end:
+                raise
+
+
 def send_to_queue(producer, m, queue):
-    result = producer.send_orderly(m, queue)
+    result = with_route(lambda: producer.send_orderly(m, queue))
     expect_equal(0, int(result.status), "status")
     return result
 

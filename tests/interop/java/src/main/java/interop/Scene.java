@@ -84,6 +84,8 @@ final class Scene implements AutoCloseable {
         configure(consumer);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPersistConsumerOffsetInterval(1000);
+        // Without it a shutdown forgets the offsets of messages that are just being consumed.
+        consumer.setAwaitTerminationMillisWhenShutdown(5000);
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
         closers.push(consumer::shutdown);
