@@ -1,6 +1,8 @@
-//! Tests against byte vectors, corpora and the public surface, in one binary.
+//! All integration tests in one binary: it links once.
 
-mod vectors;
-
-mod message;
 mod bodies;
+mod message;
+mod store;
+#[path = "../tidy.rs"]
+mod tidy;
+mod vectors;

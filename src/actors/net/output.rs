@@ -1,0 +1,30 @@
+//! What a session has yet to write, and the answers it still waits for.
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+
+/// Writes one or several encoded frames to the end of the connection's buffer.
+pub type Answer = Box<dyn FnOnce(&mut Vec<u8>) + Send>;
+
+/// Bytes to write and answers to wait for.
+///
+/// Answers are written in the order in which they become ready, so a parked pull delays no other answer.
+#[derive(Default)]
+pub struct Output {
+    /// Encoded frames, written to the connection in this order.
+    pub bytes: Vec<u8>,
+    /// Answers on their way.
+    pub(super) pending: FuturesUnordered<BoxFuture<'static, Option<Answer>>>,
+}
+
+impl Output {
+    /// Adds an answer that is not ready yet. `None` from the future answers nothing (a one-way request).
+    pub fn later(&mut self, answer: BoxFuture<'static, Option<Answer>>) {
+        self.pending.push(answer);
+    }
+
+    /// Number of requests whose answers are on their way.
+    pub fn waiting(&self) -> usize {
+        self.pending.len()
+    }
+}

@@ -1,0 +1,7 @@
+//! The store over a real file system. Cases from the field carry their ids (STO-, DSK-, IDX-).
+
+mod support;
+
+mod append;
+mod mini_store;
+mod recovery;
