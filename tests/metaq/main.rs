@@ -1,5 +1,6 @@
 //! All integration tests in one binary: it links once.
 
+mod any_bytes;
 mod bodies;
 mod config_files;
 mod index;
