@@ -3,3 +3,4 @@
 mod config_files;
 mod index;
 mod mem_disk;
+mod store_check;
