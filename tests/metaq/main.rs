@@ -6,3 +6,4 @@ mod vectors;
 
 mod bodies;
 mod message;
+mod nameserver;
