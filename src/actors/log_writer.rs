@@ -3,7 +3,7 @@
 //! Its mailbox is first in, first out, which gives group commit without a timer: a `Commit` sent to itself runs after
 //! every append that was queued before it, and while one sync is under way the next group gathers.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
@@ -11,7 +11,10 @@ use tokio::sync::oneshot;
 
 use crate::env::{BuggifySite, Canary, Env, Millis};
 use crate::proto::PhysicalOffset;
-use crate::store::{AppendBatch, AppendResult, FlushMode, LogWriter, Store, StoreError, SyncDone};
+use crate::store::{AppendBatch, AppendResult, FlushMode, JobDone, LogWriter, Progress, StoreError, SyncDone};
+
+/// How long upkeep goes on after the last append: queue files are synced, and the checkpoint with them, within a minute.
+const UPKEEP_AFTER_APPEND: Duration = Duration::from_secs(70);
 
 /// What became of an appended batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +57,11 @@ pub enum LogMessage {
     Deadline,
     /// Prepare the next segment, write gathered queue entries, save the checkpoint.
     Maintain,
+    /// A piece of that work has ended.
+    JobDone {
+        /// Which, and how.
+        done: JobDone,
+    },
     /// Flush everything and mark the store as cleanly closed; the writer takes nothing afterwards.
     Close {
         /// Gets the outcome.
@@ -85,12 +93,11 @@ impl LogWriterHandle {
     /// If the actor cannot be spawned.
     pub async fn start<M: ractor::Message>(
         env: &Env,
-        store: Arc<Store>,
         writer: LogWriter,
         options: LogWriterOptions,
         supervisor: &ActorRef<M>,
     ) -> anyhow::Result<Self> {
-        let arguments = Arguments { env: env.clone(), store, writer, options };
+        let arguments = Arguments { env: env.clone(), writer, options };
         let (actor, _) = Actor::spawn_linked(None, LogWriterActor, arguments, supervisor.get_cell()).await?;
         Ok(LogWriterHandle { actor })
     }
@@ -119,7 +126,6 @@ struct LogWriterActor;
 
 struct Arguments {
     env: Env,
-    store: Arc<Store>,
     writer: LogWriter,
     options: LogWriterOptions,
 }
@@ -135,15 +141,19 @@ struct Waiting {
 
 struct State {
     env: Env,
-    store: Arc<Store>,
-    writer: LogWriter,
+    /// `None` once the store is closed.
+    writer: Option<LogWriter>,
     options: LogWriterOptions,
     /// In the order of their ends.
-    waiting: std::collections::VecDeque<Waiting>,
+    waiting: VecDeque<Waiting>,
     commit_queued: bool,
-    syncing: bool,
     deadline_armed: bool,
-    closed: bool,
+    upkeep_armed: bool,
+    /// Upkeep goes on until then.
+    upkeep_until: Millis,
+    /// Jobs of the writer that have not come back.
+    jobs: usize,
+    closing: Option<RpcReplyPort<Result<(), StoreError>>>,
 }
 
 impl Actor for LogWriterActor {
@@ -156,18 +166,20 @@ impl Actor for LogWriterActor {
         myself: ActorRef<Self::Msg>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let Arguments { env, store, writer, options } = arguments;
-        myself.send_interval(options.flush_interval, || LogMessage::Maintain);
+        let Arguments { env, writer, options } = arguments;
+        // The first segment and its pages are prepared before the first send comes.
+        myself.cast(LogMessage::Maintain)?;
         Ok(State {
             env,
-            store,
-            writer,
+            writer: Some(writer),
             options,
-            waiting: Default::default(),
+            waiting: VecDeque::new(),
             commit_queued: false,
-            syncing: false,
             deadline_armed: false,
-            closed: false,
+            upkeep_armed: true,
+            upkeep_until: Millis(0),
+            jobs: 0,
+            closing: None,
         })
     }
 
@@ -178,61 +190,70 @@ impl Actor for LogWriterActor {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            LogMessage::Append { batch, reply } => state.append(&myself, batch, reply)?,
+            LogMessage::Append { batch, reply } => state.append(&myself, batch, reply).await?,
             LogMessage::Commit => {
                 state.commit_queued = false;
                 state.start_sync(&myself);
             }
-            LogMessage::Synced { done } => state.synced(&myself, done)?,
+            LogMessage::Synced { done } => state.synced(&myself, done),
             LogMessage::Deadline => state.deadline(&myself),
-            LogMessage::Maintain => state.maintain(&myself).await,
-            LogMessage::Close { reply } => {
-                let result = state.close().await;
-                let _ = reply.send(result);
+            LogMessage::Maintain => {
+                state.upkeep_armed = false;
+                state.maintain(&myself);
             }
+            LogMessage::JobDone { done } => {
+                state.jobs -= 1;
+                if let Some(writer) = &mut state.writer {
+                    writer.finish_job(done);
+                }
+            }
+            LogMessage::Close { reply } => state.closing = Some(reply),
         }
+        state.close_if_idle().await;
         Ok(())
     }
 }
 
 impl State {
-    fn append(
+    async fn append(
         &mut self,
         myself: &ActorRef<LogMessage>,
         mut batch: AppendBatch,
         reply: oneshot::Sender<Appended>,
     ) -> Result<(), ActorProcessingErr> {
+        // A closed store answers by dropping the reply: nothing was stored.
+        let Some(writer) = &mut self.writer else { return Ok(()) };
         let mut results = Vec::with_capacity(batch.items.len());
-        self.writer.append(&mut batch, &mut results);
+        if writer.append(&mut batch, &mut results) == Progress::NeedsSegment {
+            writer.finish_append(&mut batch, &mut results).await;
+        }
+        let (end, wants_upkeep) = (writer.end(), writer.wants_upkeep());
         let appended = Appended { batch, results, durability: Durability::AsPromised };
         let must_sync = self.options.flush == FlushMode::Sync && appended.results.iter().any(Result::is_ok);
         if !must_sync || self.env.canary(Canary::AcknowledgeBeforeSync) {
-            wake_readers(&appended.batch);
             // A session that has ended needs no answer.
             let _ = reply.send(appended);
-            if !must_sync {
-                return Ok(());
-            }
         } else {
             let deadline = self.env.clock.now().plus(self.options.sync_timeout.as_millis() as i64);
-            self.waiting.push_back(Waiting { end: self.writer.end(), deadline, appended, reply });
+            self.waiting.push_back(Waiting { end, deadline, appended, reply });
             self.arm_deadline(myself);
         }
-        if self.env.buggify(BuggifySite::ShortBatch) {
+        if must_sync && self.env.buggify(BuggifySite::ShortBatch) {
             self.start_sync(myself);
-        } else if !std::mem::replace(&mut self.commit_queued, true) {
+        } else if must_sync && !std::mem::replace(&mut self.commit_queued, true) {
             myself.cast(LogMessage::Commit)?;
         }
+        if wants_upkeep {
+            self.maintain(myself);
+        }
+        self.upkeep_until = self.env.clock.now().plus(UPKEEP_AFTER_APPEND.as_millis() as i64);
+        self.arm_upkeep(myself);
         Ok(())
     }
 
     /// Starts a sync unless one is under way; the end of that one starts the next.
     fn start_sync(&mut self, myself: &ActorRef<LogMessage>) {
-        if self.syncing {
-            return;
-        }
-        if let Some(sync) = self.writer.start_sync() {
-            self.syncing = true;
+        if let Some(sync) = self.writer.as_mut().and_then(LogWriter::start_sync) {
             let myself = myself.clone();
             ractor::concurrency::spawn(async move {
                 let done = sync.await;
@@ -242,13 +263,12 @@ impl State {
         }
     }
 
-    fn synced(&mut self, myself: &ActorRef<LogMessage>, done: SyncDone) -> Result<(), ActorProcessingErr> {
-        self.syncing = false;
-        match self.writer.finish_sync(done) {
+    fn synced(&mut self, myself: &ActorRef<LogMessage>, done: SyncDone) {
+        let Some(writer) = &mut self.writer else { return };
+        match writer.finish_sync(done) {
             Ok(flushed) => {
                 while self.waiting.front().is_some_and(|waiting| waiting.end <= flushed) {
                     let waiting = self.waiting.pop_front().expect("a front was seen");
-                    wake_readers(&waiting.appended.batch);
                     let _ = waiting.reply.send(waiting.appended);
                 }
                 if !self.waiting.is_empty() {
@@ -257,73 +277,82 @@ impl State {
             }
             Err(error) => {
                 tracing::error!(%error, "a sync failed: the store takes no more writes until the broker is restarted");
-                for mut waiting in self.waiting.drain(..) {
-                    waiting.appended.durability = Durability::SyncFailed;
-                    let _ = waiting.reply.send(waiting.appended);
-                }
+                self.fail_waiting();
             }
         }
-        Ok(())
+    }
+
+    fn fail_waiting(&mut self) {
+        for mut waiting in self.waiting.drain(..) {
+            waiting.appended.durability = Durability::SyncFailed;
+            let _ = waiting.reply.send(waiting.appended);
+        }
     }
 
     /// Answers batches whose sync takes too long. Their records stay and are seen once the sync has ended.
     fn deadline(&mut self, myself: &ActorRef<LogMessage>) {
         self.deadline_armed = false;
         let now = self.env.clock.now();
-        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.deadline <= now) {
-            // The batch is kept for its queues' readers; the answer goes out with a copy of what it needs.
-            let (kept, _) = oneshot::channel();
-            let reply = std::mem::replace(&mut waiting.reply, kept);
-            if !reply.is_closed() {
-                let _ = reply.send(Appended {
-                    batch: waiting.appended.batch.clone(),
-                    results: waiting.appended.results.clone(),
-                    durability: Durability::SyncTimedOut,
-                });
-            }
-            waiting.deadline = Millis(i64::MAX);
+        while self.waiting.front().is_some_and(|waiting| waiting.deadline <= now) {
+            let mut waiting = self.waiting.pop_front().expect("a front was seen");
+            waiting.appended.durability = Durability::SyncTimedOut;
+            let _ = waiting.reply.send(waiting.appended);
         }
         self.arm_deadline(myself);
     }
 
     fn arm_deadline(&mut self, myself: &ActorRef<LogMessage>) {
-        if self.deadline_armed {
-            return;
+        let Some(next) = self.waiting.front().map(|waiting| waiting.deadline) else { return };
+        if !std::mem::replace(&mut self.deadline_armed, true) {
+            let wait = Duration::from_millis(next.since(self.env.clock.now()) + 1);
+            myself.send_after(wait, || LogMessage::Deadline);
         }
-        let Some(next) = self.waiting.iter().map(|waiting| waiting.deadline).find(|deadline| deadline.0 != i64::MAX)
-        else {
-            return;
-        };
-        self.deadline_armed = true;
-        let wait = Duration::from_millis(next.since(self.env.clock.now()) + 1);
-        myself.send_after(wait, || LogMessage::Deadline);
     }
 
-    async fn maintain(&mut self, myself: &ActorRef<LogMessage>) {
-        let now = self.env.clock.now();
-        if let Err(error) = self.writer.maintain(now).await {
-            tracing::error!(%error, "upkeep of the log failed");
+    fn maintain(&mut self, myself: &ActorRef<LogMessage>) {
+        let Some(writer) = &mut self.writer else { return };
+        for job in writer.maintain(self.env.clock.now()) {
+            self.jobs += 1;
+            let myself = myself.clone();
+            ractor::concurrency::spawn(async move {
+                let done = job.await;
+                let _ = myself.cast(LogMessage::JobDone { done });
+            });
         }
         self.start_sync(myself);
+        if self.env.clock.now() < self.upkeep_until {
+            self.arm_upkeep(myself);
+        }
     }
 
-    async fn close(&mut self) -> Result<(), StoreError> {
-        if std::mem::replace(&mut self.closed, true) {
-            return Ok(());
+    /// Upkeep follows appends; an idle broker has none.
+    fn arm_upkeep(&mut self, myself: &ActorRef<LogMessage>) {
+        if !std::mem::replace(&mut self.upkeep_armed, true) {
+            myself.send_after(self.options.flush_interval, || LogMessage::Maintain);
         }
-        let result = self.writer.close().await;
-        for waiting in self.waiting.drain(..) {
-            wake_readers(&waiting.appended.batch);
-            let _ = waiting.reply.send(waiting.appended);
-        }
-        let _ = &self.store;
-        result
     }
-}
 
-/// Tells parked pulls that the batch's queues have grown.
-fn wake_readers(batch: &AppendBatch) {
-    for item in &batch.items {
-        item.queue.wake_waiters();
+    /// Closes the store once it was asked for and no work of the writer is under way.
+    async fn close_if_idle(&mut self) {
+        let busy = self.jobs > 0 || self.writer.as_ref().is_some_and(LogWriter::is_syncing);
+        if busy || self.closing.is_none() {
+            return;
+        }
+        let result = match self.writer.take() {
+            Some(writer) => writer.close().await,
+            None => Ok(()),
+        };
+        match &result {
+            // Everything is on disk now, so what still waited is as durable as promised.
+            Ok(()) => {
+                for waiting in self.waiting.drain(..) {
+                    let _ = waiting.reply.send(waiting.appended);
+                }
+            }
+            Err(_) => self.fail_waiting(),
+        }
+        if let Some(reply) = self.closing.take() {
+            let _ = reply.send(result);
+        }
     }
 }

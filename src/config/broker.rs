@@ -456,7 +456,8 @@ mod tests {
     #[test]
     fn reads_a_broker_conf() {
         let mut config = BrokerConfig::default();
-        let text = "brokerClusterName = C\nbrokerName=broker-a\nbrokerId=0\nbrokerIP1=10.0.0.1\nflushDiskType=SYNC_FLUSH\n\
+        let text =
+            "brokerClusterName = C\nbrokerName=broker-a\nbrokerId=0\nbrokerIP1=10.0.0.1\nflushDiskType=SYNC_FLUSH\n\
                     brokerRole=ASYNC_MASTER\nlistenPort=10921\nsendMessageThreadPoolNums=64\nbrokername=x\nqqqq=1\n";
         let warnings = config.apply(text).unwrap();
         assert_eq!(config.broker_ip1, "10.0.0.1");

@@ -1,9 +1,12 @@
 //! All integration tests in one binary: it links once.
 
+mod bodies;
+mod config_files;
+mod index;
+mod mem_disk;
+mod message;
+mod nameserver;
+mod store;
 #[path = "../tidy.rs"]
 mod tidy;
 mod vectors;
-
-mod bodies;
-mod message;
-mod nameserver;
