@@ -6,6 +6,8 @@
 mod position;
 mod reset;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
