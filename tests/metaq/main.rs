@@ -6,6 +6,7 @@ mod config_files;
 mod index;
 mod mem_disk;
 mod message;
+mod nameserver;
 mod store;
 mod store_check;
 #[path = "../tidy.rs"]
