@@ -104,10 +104,11 @@ pub fn run(scenario: &'static Scenario, options: Options) -> Outcome {
 
 async fn play(scenario: &'static Scenario, world: World) -> Verdict {
     let limit = world.sleep(TIME_LIMIT);
-    match select((scenario.run)(world), limit).await {
+    let verdict = match select((scenario.run)(world.clone()), limit).await {
         Either::Left((verdict, _)) => verdict,
         Either::Right(_) => Err(Violation::new("time limit", format!("no end after {} s", TIME_LIMIT.as_secs()))),
-    }
+    };
+    world.violation().map_or(verdict, Err)
 }
 
 /// A panic counts before anything else: what came later may be its consequence.
