@@ -6,3 +6,4 @@ mod store;
 #[path = "../tidy.rs"]
 mod tidy;
 mod vectors;
+mod wire;
