@@ -7,3 +7,4 @@ mod store;
 #[path = "../tidy.rs"]
 mod tidy;
 mod vectors;
+mod wire;
