@@ -12,3 +12,4 @@ mod store_check;
 #[path = "../tidy.rs"]
 mod tidy;
 mod vectors;
+mod wire;
