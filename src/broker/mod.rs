@@ -23,12 +23,9 @@ pub mod topics;
 
 use std::sync::Arc;
 
+pub use crate::env::ConnectionId;
 pub use effect::{Effect, Report};
 pub use errors::BrokerError;
-
-/// A connection to this broker, numbered by its listener. Never used twice by one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(pub u64);
 
 /// One queue of one topic on this broker.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

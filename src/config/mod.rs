@@ -2,4 +2,5 @@
 
 pub mod broker;
 pub mod keys;
+pub mod nameserver;
 pub mod properties;

@@ -1,6 +1,14 @@
-//! Tests against byte vectors, corpora and the public surface, in one binary.
+//! All integration tests in one binary: it links once.
 
-mod vectors;
-
-mod message;
+mod any_bytes;
 mod bodies;
+mod config_files;
+mod index;
+mod mem_disk;
+mod message;
+mod nameserver;
+mod store;
+mod store_check;
+#[path = "../tidy.rs"]
+mod tidy;
+mod vectors;

@@ -210,6 +210,11 @@ impl OffsetTable {
         std::mem::take(&mut self.dirty)
     }
 
+    /// The file was not written after all: it is to be tried again.
+    pub fn mark_dirty(&mut self) {
+        self.dirty = true;
+    }
+
     /// Queues with a position.
     pub fn len(&self) -> usize {
         self.count

@@ -109,12 +109,10 @@ mod tests {
 
     #[test]
     fn frames_are_cut_one_after_the_other() {
-        let bytes = [0, 0, 0, 7, 1, 0, 0, 2, 10, 11, 12, /* the next */ 0, 0, 0, 4, 0, 0, 0, 0, /* and */ 0, 0];
+        let bytes =
+            [0, 0, 0, 7, 1, 0, 0, 2, 10, 11, 12, /* the next */ 0, 0, 0, 4, 0, 0, 0, 0, /* and */ 0, 0];
         let first = next(&bytes).unwrap().unwrap();
-        assert_eq!(
-            first,
-            RawFrame { serialization: Serialization::RocketMq, header: &[10, 11], body: &[12], len: 11 }
-        );
+        assert_eq!(first, RawFrame { serialization: Serialization::RocketMq, header: &[10, 11], body: &[12], len: 11 });
         let second = next(&bytes[first.len..]).unwrap().unwrap();
         assert_eq!(second, RawFrame { serialization: Serialization::Json, header: &[], body: &[], len: 8 });
         assert_eq!(next(&bytes[first.len + second.len..]), Ok(None));

@@ -12,6 +12,7 @@ pub mod frame;
 mod head;
 mod json;
 mod language;
+pub mod requests;
 mod text;
 pub mod version;
 mod writer;

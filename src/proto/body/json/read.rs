@@ -255,8 +255,10 @@ impl<'de> Reader<'de> {
             Scalar::Text(text) => text.as_str().trim(),
             Scalar::Bool(_) | Scalar::Null => return Err(self.error("expected a number")),
         };
-        let number = text.parse::<f64>().map_err(|_| self.error("expected a number"))?;
-        visitor.visit_f64(number)
+        match text.parse::<f64>() {
+            Ok(number) if number.is_finite() => visitor.visit_f64(number),
+            _ => Err(self.error("expected a number")),
+        }
     }
 
     fn list<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, JsonError> {
