@@ -289,10 +289,10 @@ fn registrations_are_bounded() {
 #[test]
 fn subscriptions_of_pulls_are_forgotten() {
     let mut pulls = PullSubscriptions::new(600_000, 2);
-    let subscription = |topic| SubscriptionData::new(topic, ExpressionType::Tag, "A", 1).unwrap();
-    pulls.note("g", &subscription("t"), Millis(0));
-    pulls.note("g", &subscription("u"), Millis(500_000));
-    pulls.note("g", &subscription("v"), Millis(500_000));
+    for (topic, expression, now) in [("t", "A", 0), ("u", "A", 400_000), ("u", "B", 500_000), ("v", "A", 500_000)] {
+        pulls.note("g", topic, (ExpressionType::Tag, expression, now), Millis(now));
+    }
+    assert_eq!(pulls.get("g", "u").map(|data| data.sub_string.as_str()), Some("B"));
     assert!(pulls.get("g", "v").is_none(), "the table is full");
     pulls.expire(Millis(600_001));
     assert_eq!(pulls.topics_of("g").map(|topic| &**topic).collect::<Vec<_>>(), ["u"]);
