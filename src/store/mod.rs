@@ -43,5 +43,3 @@ pub use read::{EntryForFilter, MessageFilter, ReadLimits, ReadOutcome, ReadStatu
 pub use recovery::{open, Opened, RecoveryReport, Repair};
 pub use time_search::Boundary;
 pub use writer::{JobDone, LogWriter, Progress, SyncDone};
-pub mod index;
-pub mod retention;
