@@ -2,5 +2,6 @@
 
 mod config_files;
 mod index;
+mod index_bytes;
 mod mem_disk;
 mod store_check;
