@@ -29,6 +29,11 @@ pub trait Clock: Send + Sync + 'static {
     /// Time since an arbitrary start; never goes backwards.
     fn monotonic(&self) -> Duration;
 
+    /// What to add to UTC to get this node's local time now, in seconds: retention hours and index file names are local.
+    fn local_offset_seconds(&self) -> i32 {
+        0
+    }
+
     /// Completes once `duration` of monotonic time has passed. Resolution 1 ms.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 }

@@ -9,6 +9,7 @@ use super::record::{
 };
 use super::sys_flag;
 use crate::env::Millis;
+use crate::proto::remoting::response;
 use crate::proto::{PhysicalOffset, QueueOffset};
 
 /// The longest topic any record may hold, in bytes: `%RETRY%` and `%DLQ%` topics of long groups.
@@ -64,7 +65,7 @@ impl<'a> NewRecord<'a> {
     }
 }
 
-/// Why a message cannot be a record. A client gets MESSAGE_ILLEGAL (13) for each.
+/// Why a message cannot be a record. Clients get [`EncodeError::CODE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
@@ -86,6 +87,11 @@ pub enum EncodeError {
         /// Bytes of the body.
         bytes: usize,
     },
+}
+
+impl EncodeError {
+    /// RocketMQ's response code for each: MESSAGE_ILLEGAL.
+    pub const CODE: i32 = response::MESSAGE_ILLEGAL;
 }
 
 /// Appends the whole record to `out` and returns its size, with queueOffset, physicalOffset and storeTimestamp 0.

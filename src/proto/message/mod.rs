@@ -8,6 +8,7 @@
 pub mod batch;
 pub mod delay_levels;
 pub mod encode;
+pub mod fuzzing;
 pub mod hash;
 pub mod ids;
 pub mod names;

@@ -1,0 +1,270 @@
+//! The actor that owns a listening socket and its sessions.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ractor::concurrency::JoinHandle;
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+
+use super::session::{End, Session};
+use super::{ConnectionHandle, Service};
+use crate::env::{ConnectionId, Env, Listener, Stream};
+
+/// How often idle connections are looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// Pause after a failed accept: most likely too many files are open, and trying at once again would only burn CPU.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// Numbers connections over all listeners of the process.
+static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
+
+/// A name no other connection of this process has had.
+pub(super) fn next_connection_id() -> ConnectionId {
+    ConnectionId(NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Limits of a listener.
+#[derive(Clone, Copy, Debug)]
+pub struct ListenerOptions {
+    /// Connections at one time; more are closed as they come.
+    pub connections_max: usize,
+    /// Connections without a byte in either direction for this long are closed (RocketMQ:
+    /// `serverChannelMaxIdleTimeSeconds`, 120 s).
+    pub idle_max: Duration,
+}
+
+impl Default for ListenerOptions {
+    fn default() -> Self {
+        ListenerOptions { connections_max: 50_000, idle_max: Duration::from_secs(120) }
+    }
+}
+
+/// What the listener is told.
+pub enum ListenerMessage {
+    /// A connection was accepted.
+    Accepted {
+        /// The connection.
+        stream: Box<dyn Stream>,
+        /// Its other end.
+        peer: SocketAddr,
+    },
+    /// A session has ended.
+    Ended {
+        /// Its name.
+        id: ConnectionId,
+    },
+    /// Time to look for idle connections.
+    Sweep,
+    /// Accept no more, end all sessions after what they have to write, then answer.
+    Drain {
+        /// Answered once the last session has ended.
+        reply: RpcReplyPort<()>,
+    },
+}
+
+/// A running listener.
+#[derive(Clone)]
+pub struct ListenerHandle {
+    actor: ActorRef<ListenerMessage>,
+    address: SocketAddr,
+}
+
+impl ListenerHandle {
+    /// Listens on `address` and serves what connects.
+    ///
+    /// # Errors
+    /// If the address cannot be listened on; the text names it.
+    pub async fn start<S: Service>(
+        env: &Env,
+        address: SocketAddr,
+        service: Arc<S>,
+        options: ListenerOptions,
+    ) -> anyhow::Result<Self> {
+        let listener =
+            env.net.listen(address).await.map_err(|error| anyhow::anyhow!("cannot listen on {address}: {error}"))?;
+        let address = listener.local_addr()?;
+        let arguments = Arguments { env: env.clone(), listener, service, options };
+        let (actor, _) = Actor::spawn(None, ListenerActor::<S>::default(), arguments).await?;
+        Ok(ListenerHandle { actor, address })
+    }
+
+    /// The address it listens on, with the real port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Accepts no more connections and ends the present ones after what they have to write; waits at most `limit`.
+    pub async fn drain(&self, limit: Duration) {
+        let _ = self.actor.call(|reply| ListenerMessage::Drain { reply }, Some(limit)).await;
+        self.actor.stop(None);
+    }
+}
+
+/// See the module's text.
+pub struct ListenerActor<S>(std::marker::PhantomData<fn() -> S>);
+
+impl<S> Default for ListenerActor<S> {
+    fn default() -> Self {
+        ListenerActor(std::marker::PhantomData)
+    }
+}
+
+#[doc(hidden)]
+pub struct Arguments<S> {
+    env: Env,
+    listener: Box<dyn Listener>,
+    service: Arc<S>,
+    options: ListenerOptions,
+}
+
+#[doc(hidden)]
+pub struct State<S> {
+    env: Env,
+    service: Arc<S>,
+    options: ListenerOptions,
+    accepting: Option<JoinHandle<()>>,
+    sessions: BTreeMap<ConnectionId, Watched>,
+    draining: Vec<RpcReplyPort<()>>,
+}
+
+struct Watched {
+    handle: ConnectionHandle,
+    last_active: Arc<AtomicU64>,
+}
+
+impl<S: Service> Actor for ListenerActor<S> {
+    type Msg = ListenerMessage;
+    type State = State<S>;
+    type Arguments = Arguments<S>;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        arguments: Self::Arguments,
+    ) -> Result<Self::State, ActorProcessingErr> {
+        let Arguments { env, listener, service, options } = arguments;
+        let accepting = ractor::concurrency::spawn(accept(env.clone(), listener, myself.clone()));
+        myself.send_interval(SWEEP_EVERY, || ListenerMessage::Sweep);
+        Ok(State {
+            env,
+            service,
+            options,
+            accepting: Some(accepting),
+            sessions: BTreeMap::new(),
+            draining: Vec::new(),
+        })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        message: Self::Msg,
+        state: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            ListenerMessage::Accepted { stream, peer } => state.accepted(&myself, stream, peer),
+            ListenerMessage::Ended { id } => {
+                state.sessions.remove(&id);
+                state.answer_drained();
+            }
+            ListenerMessage::Sweep => state.sweep(),
+            ListenerMessage::Drain { reply } => {
+                state.stop_accepting();
+                for session in state.sessions.values() {
+                    session.handle.close();
+                }
+                state.draining.push(reply);
+                state.answer_drained();
+            }
+        }
+        Ok(())
+    }
+
+    async fn post_stop(&self, _: ActorRef<Self::Msg>, state: &mut Self::State) -> Result<(), ActorProcessingErr> {
+        state.stop_accepting();
+        for session in state.sessions.values() {
+            session.handle.close();
+        }
+        Ok(())
+    }
+}
+
+impl<S: Service> State<S> {
+    fn accepted(&mut self, myself: &ActorRef<ListenerMessage>, stream: Box<dyn Stream>, peer: SocketAddr) {
+        if self.accepting.is_none() || self.sessions.len() >= self.options.connections_max {
+            tracing::warn!(%peer, connections = self.sessions.len(), "refused a connection: too many, or shutting down");
+            return;
+        }
+        let id = next_connection_id();
+        let (handle, outbound) = ConnectionHandle::new(id);
+        let last_active = Arc::new(AtomicU64::new(self.env.clock.monotonic().as_millis() as u64));
+        let session = Session {
+            stream,
+            service: Arc::clone(&self.service),
+            handle: handle.clone(),
+            outbound,
+            clock: Arc::clone(&self.env.clock),
+            last_active: Arc::clone(&last_active),
+        };
+        self.sessions.insert(id, Watched { handle, last_active });
+        let myself = myself.clone();
+        ractor::concurrency::spawn(async move {
+            match session.run().await {
+                End::Malformed(what) => tracing::warn!(%peer, what, "closed a connection: malformed input"),
+                end => tracing::debug!(%peer, ?end, "connection ended"),
+            }
+            // The listener may be gone already: then nobody needs to know.
+            let _ = myself.cast(ListenerMessage::Ended { id });
+        });
+    }
+
+    fn sweep(&self) {
+        let now = self.env.clock.monotonic().as_millis() as u64;
+        let idle_max = self.options.idle_max.as_millis() as u64;
+        for session in self.sessions.values() {
+            if now.saturating_sub(session.last_active.load(Ordering::Relaxed)) > idle_max {
+                session.handle.close();
+            }
+        }
+    }
+
+    fn stop_accepting(&mut self) {
+        if let Some(accepting) = self.accepting.take() {
+            stop_task(accepting);
+        }
+    }
+
+    fn answer_drained(&mut self) {
+        if self.sessions.is_empty() {
+            for reply in self.draining.drain(..) {
+                let _ = reply.send(());
+            }
+        }
+    }
+}
+
+/// Accepts until the actor is gone.
+async fn accept(env: Env, mut listener: Box<dyn Listener>, to: ActorRef<ListenerMessage>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                if to.cast(ListenerMessage::Accepted { stream, peer }).is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                env.clock.sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}
+
+/// Ends a task at its next await. ractor's two runtimes differ in whether `abort` takes its handle by `&mut`.
+#[allow(unused_mut)]
+fn stop_task(mut task: JoinHandle<()>) {
+    task.abort();
+}

@@ -1,0 +1,43 @@
+//! Connections: a listener actor accepts, one plain task per connection moves bytes, a [`Service`] decides.
+
+mod client;
+mod connection;
+mod listener;
+mod output;
+mod session;
+
+pub use client::{NoRequests, connect};
+pub use connection::{CallError, ConnectionHandle};
+pub use listener::{ListenerActor, ListenerHandle, ListenerMessage, ListenerOptions};
+pub use output::{Answer, Output};
+
+use std::net::SocketAddr;
+
+use crate::proto::remoting::{Head, RawFrame};
+
+/// What one end of connections does with requests. One value serves all connections of a listener.
+pub trait Service: Send + Sync + 'static {
+    /// State of one connection, such as its cached handles and the sends gathered from one read.
+    type Connection: Send + 'static;
+
+    /// A connection was accepted.
+    fn connected(&self, handle: ConnectionHandle, peer: SocketAddr) -> Self::Connection;
+
+    /// A request came. The answer goes into `output` at once, or later as an [`Answer`] future given to it.
+    ///
+    /// # Errors
+    /// What leaves no request to answer to: the connection is closed and the text logged.
+    fn request(
+        &self,
+        connection: &mut Self::Connection,
+        head: &Head<'_>,
+        frame: &RawFrame<'_>,
+        output: &mut Output,
+    ) -> Result<(), String>;
+
+    /// All complete requests of one read were handed over: submit what was gathered.
+    fn submit(&self, connection: &mut Self::Connection, output: &mut Output);
+
+    /// The connection is gone; called exactly once.
+    fn disconnected(&self, connection: Self::Connection);
+}

@@ -1,0 +1,249 @@
+//! One connection: a plain task with a hand-written poll loop.
+//!
+//! A session costs nothing while it idles: bytes are read into a buffer that all sessions of the thread share, and what
+//! remains of an incomplete frame is all that a connection keeps.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use futures::stream::StreamExt;
+use tokio::sync::{mpsc, oneshot};
+
+use super::connection::Outbound;
+use super::{ConnectionHandle, Output, Service};
+use crate::env::{Clock, Stream};
+use crate::proto::remoting::{Command, Head, RawFrame, Serialization, frame};
+
+/// Bytes asked for in one read; 16 KiB instead costs 13 % more CPU when one client keeps 64 sends in flight.
+const READ_BYTES: usize = 64 * 1024;
+/// Unwritten bytes above which a session stops reading requests: the peer does not take its answers.
+const UNWRITTEN_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Requests waiting for their answers above which a session stops reading more; parked pulls count too.
+const WAITING_MAX: usize = 64 * 1024;
+/// Rounds of reading and writing before other tasks get their turn.
+const ROUNDS: usize = 16;
+
+thread_local! {
+    static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+}
+
+/// Why a session ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The peer closed the connection, or it broke.
+    Peer(std::io::Error),
+    /// The peer ended its stream.
+    EndOfStream,
+    /// This side asked for it.
+    Requested,
+    /// The peer sent what cannot be answered.
+    Malformed(String),
+}
+
+pub(super) struct Session<S: Service> {
+    pub stream: Box<dyn Stream>,
+    pub service: Arc<S>,
+    pub handle: ConnectionHandle,
+    pub outbound: mpsc::Receiver<Outbound>,
+    pub clock: Arc<dyn Clock>,
+    /// Monotonic milliseconds of the last byte read or written; the listener closes idle sessions by it.
+    pub last_active: Arc<AtomicU64>,
+}
+
+impl<S: Service> Session<S> {
+    /// Serves the connection until it ends.
+    pub async fn run(self) -> End {
+        let peer = match self.stream.peer_addr() {
+            Ok(peer) => peer,
+            Err(error) => return End::Peer(error),
+        };
+        let state = self.service.connected(self.handle.clone(), peer);
+        let mut running = Running {
+            session: self,
+            state,
+            output: Output::default(),
+            written: 0,
+            partial: Vec::new(),
+            calls: BTreeMap::new(),
+            next_opaque: 1,
+            serialization: Serialization::Json,
+            closing: false,
+        };
+        let end = poll_fn(|cx| running.poll(cx)).await;
+        running.session.service.disconnected(running.state);
+        end
+    }
+}
+
+struct Running<S: Service> {
+    session: Session<S>,
+    state: S::Connection,
+    output: Output,
+    /// How much of `output.bytes` is on the wire.
+    written: usize,
+    /// The beginning of a frame whose rest has not come yet.
+    partial: Vec<u8>,
+    /// Requests to the peer that wait for their answers, by number.
+    calls: BTreeMap<i32, oneshot::Sender<Command>>,
+    next_opaque: i32,
+    /// What the peer last used: requests to it are written the same way.
+    serialization: Serialization,
+    closing: bool,
+}
+
+impl<S: Service> Running<S> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        for _ in 0..ROUNDS {
+            let mut progress = self.take_outbound(cx);
+            progress |= self.take_answers(cx);
+            match self.write(cx) {
+                Ok(wrote) => progress |= wrote,
+                Err(end) => return Poll::Ready(end),
+            }
+            let unwritten = self.output.bytes.len() - self.written;
+            if self.closing || self.session.handle.close_requested() {
+                if unwritten == 0 {
+                    return Poll::Ready(End::Requested);
+                }
+            } else if unwritten < UNWRITTEN_BYTES_MAX && self.output.waiting() < WAITING_MAX {
+                match self.read(cx) {
+                    Ok(read) => progress |= read,
+                    Err(end) => return Poll::Ready(end),
+                }
+            }
+            if !progress {
+                return Poll::Pending;
+            }
+            self.session.last_active.store(self.session.clock.monotonic().as_millis() as u64, Ordering::Relaxed);
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Encodes requests of ours to the peer.
+    fn take_outbound(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut progress = false;
+        while let Poll::Ready(Some(outbound)) = self.session.outbound.poll_recv(cx) {
+            progress = true;
+            let (mut command, reply) = match outbound {
+                Outbound::OneWay(command) => (command, None),
+                Outbound::Call { command, reply } => (command, Some(reply)),
+                Outbound::Close => {
+                    self.closing = true;
+                    continue;
+                }
+            };
+            command.opaque = self.next_opaque;
+            self.next_opaque = self.next_opaque.wrapping_add(1);
+            if let Some(reply) = reply {
+                // Callers that gave up waiting leave their entry behind; drop those before adding one.
+                self.calls.retain(|_, waiting| !waiting.is_closed());
+                self.calls.insert(command.opaque, reply);
+            }
+            if let Err(error) = command.encode(self.serialization, &mut self.output.bytes) {
+                tracing::warn!(connection = self.session.handle.id().0, %error, "a request to the peer was not sent");
+            }
+        }
+        progress
+    }
+
+    /// Takes answers that have become ready.
+    fn take_answers(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut progress = false;
+        while let Poll::Ready(Some(answer)) = self.output.pending.poll_next_unpin(cx) {
+            progress = true;
+            if let Some(answer) = answer {
+                answer(&mut self.output.bytes);
+            }
+            if self.output.bytes.len() - self.written >= UNWRITTEN_BYTES_MAX {
+                break;
+            }
+        }
+        progress
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        let mut progress = false;
+        while self.written < self.output.bytes.len() {
+            match self.session.stream.poll_write(cx, &self.output.bytes[self.written..]) {
+                Poll::Ready(Ok(0)) => return Err(End::Peer(std::io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(bytes)) => {
+                    self.written += bytes;
+                    progress = true;
+                }
+                Poll::Ready(Err(error)) => return Err(End::Peer(error)),
+                Poll::Pending => return Ok(progress),
+            }
+        }
+        if progress {
+            self.written = 0;
+            // A buffer that grew for a burst of pulls is not kept by an idle connection.
+            if self.output.bytes.capacity() > READ_BYTES {
+                self.output.bytes = Vec::new();
+            } else {
+                self.output.bytes.clear();
+            }
+        }
+        Ok(progress)
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        READ_BUFFER.with_borrow_mut(|buffer| {
+            let read = match self.session.stream.poll_read(cx, buffer) {
+                Poll::Ready(Ok(0)) => return Err(End::EndOfStream),
+                Poll::Ready(Ok(read)) => read,
+                Poll::Ready(Err(error)) => return Err(End::Peer(error)),
+                Poll::Pending => return Ok(false),
+            };
+            if self.partial.is_empty() {
+                let used = self.requests(&buffer[..read])?;
+                self.partial.extend_from_slice(&buffer[used..read]);
+            } else {
+                let mut partial = std::mem::take(&mut self.partial);
+                partial.extend_from_slice(&buffer[..read]);
+                let used = self.requests(&partial)?;
+                if used < partial.len() {
+                    partial.drain(..used);
+                    self.partial = partial;
+                }
+            }
+            self.session.service.submit(&mut self.state, &mut self.output);
+            Ok(true)
+        })
+    }
+
+    /// Hands over every complete frame; returns the number of bytes they took.
+    fn requests(&mut self, bytes: &[u8]) -> Result<usize, End> {
+        let mut used = 0;
+        loop {
+            match frame::next(&bytes[used..]) {
+                Ok(Some(frame)) => {
+                    used += frame.len;
+                    self.frame(&frame)?;
+                }
+                Ok(None) => return Ok(used),
+                Err(error) => return Err(End::Malformed(error.to_string())),
+            }
+        }
+    }
+
+    fn frame(&mut self, frame: &RawFrame<'_>) -> Result<(), End> {
+        let head = Head::parse(frame.serialization, frame.header)
+            .map_err(|error| End::Malformed(format!("header cannot be read: {error}")))?;
+        self.serialization = frame.serialization;
+        if !head.is_response() {
+            return self.session.service.request(&mut self.state, &head, frame, &mut self.output).map_err(End::Malformed);
+        }
+        // An answer nobody waits for came too late: its caller has been told so.
+        if let Some(reply) = self.calls.remove(&head.opaque) {
+            if let Ok(answer) = Command::decode(frame) {
+                let _ = reply.send(answer);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! What goes wrong in a store.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::index::IndexError;
+use crate::proto::PhysicalOffset;
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Another process, perhaps a Java broker, has it open.
+    #[error("store {} is in use by another process", .root.display())]
+    Locked {
+        /// The store's root.
+        root: PathBuf,
+    },
+    /// An option that no store can be opened with.
+    #[error("{what}")]
+    Options {
+        /// What is wrong with which option.
+        what: String,
+    },
+    /// A file that does not belong where it lies.
+    #[error("{} {what}", .path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A segment in the middle of the log is missing.
+    #[error("the commit log has a gap: no file begins at {expected}, the next begins at {found}")]
+    Gap {
+        /// Where the missing segment begins.
+        expected: u64,
+        /// Where the next one does.
+        found: u64,
+    },
+    /// The disk refused.
+    #[error("cannot {action} {}: {error}", .path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// What the disk said.
+        #[source]
+        error: io::Error,
+    },
+}
+
+impl OpenError {
+    /// For `map_err`: the disk refused to `action` the file at `path`.
+    pub(crate) fn io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> OpenError + 'a {
+        move |error| OpenError::Io { action, path: path.to_owned(), error }
+    }
+}
+
+/// Why a running store does not do what it was asked to.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// It takes no writes at present; the text names the reason, the limit and the directory.
+    #[error("{reason}")]
+    Refused {
+        /// Whether and when writes may work again.
+        refusal: Refusal,
+        /// The reason in words.
+        reason: Arc<str>,
+    },
+    /// The record, or the client batch it is part of, can never be stored here.
+    #[error("a message of {bytes} bytes cannot be stored, at most {limit} are possible")]
+    TooLarge {
+        /// Bytes of the record or of the whole batch.
+        bytes: u64,
+        /// The most that could be stored.
+        limit: u64,
+    },
+    /// The bytes given for a record are not one.
+    #[error("the bytes to append are not a record")]
+    Malformed,
+    /// The topic was deleted after the queue's handle was taken.
+    #[error("queue {queue_id} of topic {topic} was deleted")]
+    QueueDeleted {
+        /// The topic.
+        topic: Arc<str>,
+        /// The queue.
+        queue_id: u32,
+    },
+    /// More queues than `queues_max`.
+    #[error("the store has {limit} queues and takes no more")]
+    TooManyQueues {
+        /// The limit.
+        limit: usize,
+    },
+    /// Nothing readable lies at this position.
+    #[error("no message begins at position {} of the commit log", .at.0)]
+    NoRecord {
+        /// The position asked for.
+        at: PhysicalOffset,
+    },
+    /// The disk refused to read or to write.
+    #[error("cannot {action}: {error}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// What the disk said.
+        #[source]
+        error: Arc<io::Error>,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn io(action: &'static str) -> impl FnOnce(io::Error) -> StoreError {
+        move |error| StoreError::Io { action, error: Arc::new(error) }
+    }
+
+    pub(crate) fn index(error: IndexError) -> StoreError {
+        StoreError::Io { action: "use the index", error: Arc::new(io::Error::other(error)) }
+    }
+
+    /// Whether the same request may succeed later without anybody changing it.
+    pub fn retryable(&self) -> bool {
+        matches!(self, StoreError::Refused { refusal: Refusal::DiskFull | Refusal::NoSegment, .. })
+    }
+}
+
+/// Why a store takes no writes. Reads go on in every case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A write or sync of the log failed: what is on disk is uncertain until the store is opened again.
+    Poisoned,
+    /// The partition is fuller than `diskSpaceWarningLevelRatio`; ends when there is space again.
+    DiskFull,
+    /// The next segment cannot be made; tried again with the next message.
+    NoSegment,
+    /// Consume-queue files cannot be written; ends when they can.
+    QueueFiles,
+    /// The store is closing.
+    Closing,
+}

@@ -1,0 +1,99 @@
+//! Reading the log to its end, giving every record to its queue on the way.
+
+use std::io;
+
+use super::plan::{Exit, Plan};
+use super::queues::{QueueReplay, Replays};
+use super::report::Repair;
+use super::scan::{Bad, Scanner, Stop};
+use super::Recovery;
+use crate::env::{Canary, Millis};
+use crate::proto::message::record::{BodyCrc, RecordView};
+use crate::proto::PhysicalOffset;
+use crate::store::derive;
+
+/// Where the log ends.
+pub(super) struct LogEnd {
+    pub at: u64,
+    /// Records read on the way.
+    pub records: u64,
+    /// Store time of the last one.
+    pub last_store_time: Option<Millis>,
+}
+
+/// Walks over the log as `plan` says.
+pub(super) fn read(
+    recovery: &Recovery<'_>,
+    plan: &Plan,
+    replays: &mut Replays,
+    repairs: &mut Vec<Repair>,
+) -> io::Result<LogEnd> {
+    let mut end = LogEnd { at: plan.read_from, records: 0, last_store_time: None };
+    let trusting = recovery.env.canary(Canary::TrustFileLength);
+    let verify_from = if trusting { u64::MAX } else { plan.verify_from };
+    loop {
+        let stop = Scanner::new(&recovery.segments).walk(end.at, verify_from, |at, record| {
+            end.records += 1;
+            end.last_store_time = Some(record.store_timestamp().max(end.last_store_time.unwrap_or_default()));
+            give(recovery, replays, at, record)
+        })?;
+        match stop {
+            Stop::EndOfFiles { at } => {
+                end.at = at;
+                return Ok(end);
+            }
+            Stop::Bad { at, .. } if trusting => {
+                end.at = recovery.segments.last().map_or(at, |last| last.end());
+                return Ok(end);
+            }
+            Stop::Bad { at, bad } => match resume(recovery, plan, at)? {
+                Some(resumed) => {
+                    let (at, resumed) = (PhysicalOffset(at), PhysicalOffset(resumed));
+                    repairs.push(Repair::Damage { at, resumed, what: bad.to_string() });
+                    end.at = resumed.0;
+                }
+                None => {
+                    end.at = at;
+                    if !matches!(bad, Bad::Unwritten) {
+                        repairs.push(Repair::TailCut { at: PhysicalOffset(at), what: bad.to_string() });
+                    }
+                    return Ok(end);
+                }
+            },
+        }
+    }
+}
+
+/// Gives a record to its queue.
+fn give(recovery: &Recovery<'_>, replays: &mut Replays, at: u64, record: &RecordView<'_>) -> io::Result<()> {
+    let levels = &recovery.options.delay_levels;
+    let Some(entry) = derive::entry_of(record, PhysicalOffset(at), levels) else { return Ok(()) };
+    let (topic, Ok(id)) = (record.topic(), u32::try_from(record.queue_id())) else { return Ok(()) };
+    let number = record.queue_offset().0;
+    // No queue can be that long; such a number would only make the files explode.
+    if number > i64::MAX as u64 / 20 || !crate::store::paths::is_directory_name(&topic) {
+        return Ok(());
+    }
+    let replay = match replays.get(&topic, id) {
+        Some(replay) => replay,
+        None => {
+            let queue = recovery.queues.get_or_create(&topic, id).map_err(io::Error::other)?;
+            replays.insert(QueueReplay::find(queue, &recovery.files)?)
+        }
+    };
+    replay.on_record(&recovery.files, number, &entry)
+}
+
+/// Where to read on behind a bad record at `at`, if it is damage to something that was synced once; `None` if the log
+/// ends there, because a crash came before it was complete.
+fn resume(recovery: &Recovery<'_>, plan: &Plan, at: u64) -> io::Result<Option<u64>> {
+    let next_segment = recovery.segments.find(at).map_or(at, |segment| segment.end());
+    if at < plan.verify_from {
+        return Ok(Some(plan.verify_from.min(next_segment)));
+    }
+    let mut scanner = Scanner::new(&recovery.segments);
+    let Some(first) = scanner.record_at(next_segment, BodyCrc::Verify)? else { return Ok(None) };
+    // A segment is synced before the next one gets a record that the checkpoint knows; after a clean exit all are.
+    let synced = recovery.exit == Exit::Clean || first.store_timestamp() <= recovery.checkpoint.physic_msg_timestamp;
+    Ok(synced.then_some(next_segment))
+}

@@ -1,0 +1,413 @@
+//! Opening a store: find out what is there, read what has to be read, put right what is wrong.
+//!
+//! The log is the truth. Its end is where records stop; everything else derives from it. [`plan`] decides what is read,
+//! [`queues`] compares consume queues with what was read. A crash during recovery repeats it with the same result.
+
+mod log_end;
+mod plan;
+mod queues;
+mod report;
+mod scan;
+mod segments;
+
+use std::io;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+pub use plan::Exit;
+pub use report::{QueueName, RecoveryReport, Repair};
+
+use super::checkpoint::{Checkpoint, CheckpointFile};
+use super::commit_log::{CommitLog, Segments};
+use super::config_file::ConfigFile;
+use super::consume_queue::{QueueFiles, CQ_UNIT_SIZE};
+use super::dispatcher::Dispatcher;
+use super::error::OpenError;
+use super::handle::{Counters, Store};
+use super::index::{IndexGeometry, IndexOptions, IndexService};
+use super::options::StoreOptions;
+use super::paths;
+use super::queue_table::{QueueTable, TABLE_LEN_MAX};
+use super::queues::Queues;
+use super::state::WriteState;
+use super::writer::{LogWriter, StateFiles};
+use crate::env::{Env, FileLock, Millis, OpenMode};
+use crate::proto::message::record::BodyCrc;
+use crate::proto::PhysicalOffset;
+use log_end::LogEnd;
+use plan::{decide, Facts, Plan};
+use queues::{QueueReplay, Replays};
+use scan::Scanner;
+
+/// An open store.
+pub struct Opened {
+    /// For everybody.
+    pub store: Arc<Store>,
+    /// For the one who writes.
+    pub writer: LogWriter,
+    /// For the one who builds the index.
+    pub dispatcher: Dispatcher,
+    /// What was found and changed.
+    pub report: RecoveryReport,
+}
+
+/// Opens the store at `options.root`, made if it is missing, and recovers it from whatever state it was left in.
+///
+/// When this returns, everything readable has survived a sync, and queues and log agree.
+pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError> {
+    check_options(&options)?;
+    let lock = prepare_directories(env, &options)?;
+    let abort = paths::abort(&options.root);
+    let exit = if env.disk.exists(&abort) { Exit::Unclean } else { Exit::Clean };
+    // From here on files change, and a crash has to be noticed.
+    env.disk.open(&abort, OpenMode::CreateOrOpen).map_err(OpenError::io("make", &abort))?;
+    env.disk.sync_dir(&options.root).await.map_err(OpenError::io("sync", &options.root))?;
+
+    let (state_files, checkpoint, table) = open_state_files(env, &options)?;
+    let mut repairs = Vec::new();
+    let segments = segments::load(env, &options, &mut repairs).await?;
+    let files = QueueFiles::new(
+        Arc::clone(&env.disk),
+        options.root.clone(),
+        options.queue_file_size,
+        options.open_queue_files_max,
+    );
+    let queues = Queues::new(usize::MAX);
+    let mut recovery = Recovery { env, options: &options, exit, checkpoint, segments, files, queues, repairs };
+    let recovered = match recovery.run(table).await? {
+        // The table promised more than the files hold; the log has to tell.
+        Recovered { incomplete: true, .. } => recovery.run(None).await?,
+        recovered => recovered,
+    };
+    let (index, dispatch_from) = recovery.load_index(&recovered)?;
+    let Recovery { segments, files, queues, mut repairs, .. } = recovery;
+    repairs.extend(recovered.repairs);
+    for repair in &repairs {
+        tracing::warn!("{repair}");
+    }
+    let log_end = recovered.end.at;
+    let report = RecoveryReport {
+        exit,
+        read_from: PhysicalOffset(recovered.plan.read_from),
+        log_end: PhysicalOffset(log_end),
+        records_read: recovered.end.records,
+        repairs,
+    };
+    queues.set_max(options.queues_max);
+    let store = Arc::new(Store {
+        env: env.clone(),
+        log: CommitLog::new(options.memory_window, segments, log_end),
+        options,
+        queues,
+        files,
+        index,
+        index_synced: AtomicI64::new(checkpoint.index_msg_timestamp.0),
+        dispatched: AtomicU64::new(dispatch_from),
+        state: WriteState::default(),
+        counters: Counters::default(),
+        lock: Mutex::new(Some(lock)),
+    });
+    let last_store_time = recovered.end.last_store_time.unwrap_or_default().max(recovered.last_known);
+    let synced = recovered.table.map_or(0, |table| table.log_end);
+    let writer = LogWriter::new(Arc::clone(&store), state_files, checkpoint, last_store_time, synced);
+    let dispatcher = Dispatcher::new(Arc::clone(&store), dispatch_from);
+    Ok(Opened { store, writer, dispatcher, report })
+}
+
+/// Everything at hand while a store is recovered.
+struct Recovery<'a> {
+    env: &'a Env,
+    options: &'a StoreOptions,
+    exit: Exit,
+    checkpoint: Checkpoint,
+    segments: Segments,
+    files: QueueFiles,
+    queues: Queues,
+    repairs: Vec<Repair>,
+}
+
+/// What a run found.
+struct Recovered {
+    plan: Plan,
+    end: LogEnd,
+    /// The table, if it was used.
+    table: Option<QueueTable>,
+    /// Store time of the newest record that the queue table knows.
+    last_known: Millis,
+    /// The table was used, and the log shows that queues lack entries from before it.
+    incomplete: bool,
+    repairs: Vec<Repair>,
+}
+
+impl Recovery<'_> {
+    async fn run(&mut self, table: Option<QueueTable>) -> Result<Recovered, OpenError> {
+        let queue_dir = paths::consume_queue_dir(&self.options.root);
+        let io = || OpenError::io("read or write queues below", &queue_dir);
+        let mut replays = self.find_queues(table.as_ref()).map_err(io())?;
+        let (log_min, log_limit) = self.log_range();
+        let mut last_known = Millis(0);
+        let table = match table {
+            Some(table) => {
+                self.table_of_this_log(&table, &mut replays, &mut last_known).map_err(io())?.then_some(table)
+            }
+            None => None,
+        };
+        let short_queue = match &table {
+            Some(table) => self.trust_table(table, &mut replays).map_err(io())?,
+            None => {
+                replays.iter_mut().try_for_each(|replay| replay.compare_all(&self.files, log_min)).map_err(io())?;
+                None
+            }
+        };
+        let facts = Facts {
+            exit: self.exit,
+            log_min,
+            last_segment: self.segments.last().map_or(0, |last| last.base()),
+            table: table.as_ref().map(|table| table.log_end),
+            short_queue,
+            checkpoint_segment: self.checkpoint_segment().map_err(io())?,
+        };
+        let plan = decide(&facts);
+        let mut repairs = Vec::new();
+        let end = log_end::read(self, &plan, &mut replays, &mut repairs).map_err(io())?;
+        assert!(log_min <= end.at && end.at <= log_limit, "the log ends within its files");
+        let incomplete = table.is_some() && replays.iter_mut().any(|replay| replay.lacks_entries());
+        if !incomplete {
+            self.end_log(&end, &plan, table.is_some(), &mut repairs).await?;
+            for replay in replays.into_iter() {
+                repairs.extend(replay.finish(&self.files, log_min.min(end.at), end.at).map_err(io())?);
+            }
+        }
+        Ok(Recovered { plan, end, table, last_known, incomplete, repairs })
+    }
+
+    /// Takes up the index files that can be trusted, and says from where on records are to be indexed.
+    fn load_index(&self, recovered: &Recovered) -> Result<(Option<IndexService>, u64), OpenError> {
+        let end = recovered.end.at;
+        if !self.options.index_enabled {
+            return Ok((None, end));
+        }
+        let directory = paths::index_dir(&self.options.root);
+        let mut options = IndexOptions::new(directory.clone());
+        options.geometry = IndexGeometry::new(self.options.index_slots, self.options.index_entries);
+        options.utc_offset_seconds = self.env.clock.local_offset_seconds();
+        let failed = |error| OpenError::io("open the index", &directory)(io::Error::other(error));
+        let synced_until = (self.exit == Exit::Unclean).then_some(self.checkpoint.index_msg_timestamp);
+        let (index, loaded) = IndexService::load(Arc::clone(&self.env.disk), options, synced_until).map_err(failed)?;
+        for (name, reason) in &loaded.deleted {
+            tracing::warn!(name, reason, "deleted an index file; its records are indexed again");
+        }
+        let cut = index.truncate(PhysicalOffset(end)).map_err(failed)?;
+        let next = index.next().0;
+        let table = recovered.table.as_ref().filter(|table| {
+            self.exit == Exit::Clean && loaded.deleted.is_empty() && cut == 0 && table.index_next == next
+        });
+        let from = table.map_or(next, |table| table.indexed.max(next));
+        Ok((Some(index), from.clamp(self.log_range().0.min(end), end)))
+    }
+
+    fn log_range(&self) -> (u64, u64) {
+        let first = self.segments.first().map_or(0, |first| first.base());
+        (first, self.segments.last().map_or(0, |last| last.end()))
+    }
+
+    /// The queues on disk and those the table names.
+    fn find_queues(&self, table: Option<&QueueTable>) -> io::Result<Replays> {
+        let mut replays = Replays::default();
+        let mut find = |topic: &str, id: u32| -> io::Result<()> {
+            if replays.get(topic, id).is_none() {
+                let queue = self.queues.get_or_create(topic, id).map_err(io::Error::other)?;
+                replays.insert(QueueReplay::find(queue, &self.files)?);
+            }
+            Ok(())
+        };
+        let directory = paths::consume_queue_dir(&self.options.root);
+        for topic in self.env.disk.read_dir(&directory)?.iter().filter(|entry| entry.is_dir) {
+            for entry in self.env.disk.read_dir(&directory.join(&topic.name))?.iter().filter(|entry| entry.is_dir) {
+                // RocketMQ skips other names too.
+                if let Ok(id) = entry.name.parse::<i32>().map(u32::try_from) {
+                    find(&topic.name, id.map_err(io::Error::other)?)?;
+                }
+            }
+        }
+        for (topic, id) in table.into_iter().flat_map(|table| table.queues.keys()) {
+            find(topic, *id)?;
+        }
+        Ok(replays)
+    }
+
+    /// Whether the table belongs to the log: the newest record it knows lies where its queue says.
+    fn table_of_this_log(
+        &self,
+        table: &QueueTable,
+        replays: &mut Replays,
+        last_known: &mut Millis,
+    ) -> io::Result<bool> {
+        let (log_min, log_limit) = self.log_range();
+        if table.log_end < log_min || table.log_end > log_limit {
+            return Ok(false);
+        }
+        let newest = table.queues.iter().filter(|(_, extent)| extent.last_end > log_min);
+        let Some(((topic, id), extent)) = newest.max_by_key(|(_, extent)| extent.last_end) else {
+            return Ok(table.log_end == log_min);
+        };
+        let Some(replay) = replays.get(topic, *id) else { return Ok(false) };
+        let Some(entry) = replay.on_disk(&self.files, extent.next.saturating_sub(1))? else {
+            // The tail of this very queue is missing. Another one has to vouch.
+            return self.any_other_vouches(table, replays, (topic, *id), last_known);
+        };
+        self.vouches(topic, *id, extent.next - 1, &entry, last_known)
+    }
+
+    fn any_other_vouches(
+        &self,
+        table: &QueueTable,
+        replays: &mut Replays,
+        missing: (&Arc<str>, u32),
+        last_known: &mut Millis,
+    ) -> io::Result<bool> {
+        for ((topic, id), extent) in table.queues.iter().filter(|((topic, id), _)| (topic, *id) != missing) {
+            let Some(number) = extent.next.checked_sub(1) else { continue };
+            let Some(replay) = replays.get(topic, *id) else { continue };
+            let Some(entry) = replay.on_disk(&self.files, number)? else { continue };
+            if self.vouches(topic, *id, number, &entry, last_known)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the record an entry points to is this queue's with this number.
+    fn vouches(
+        &self,
+        topic: &str,
+        id: u32,
+        number: u64,
+        entry: &super::consume_queue::QueueEntry,
+        last_known: &mut Millis,
+    ) -> io::Result<bool> {
+        let mut scanner = Scanner::new(&self.segments);
+        let Some(record) = scanner.record_at(entry.physical.0, BodyCrc::Trust)? else { return Ok(false) };
+        *last_known = record.store_timestamp().max(*last_known);
+        Ok(record.total_size() == entry.size
+            && record.topic_bytes() == topic.as_bytes()
+            && record.queue_id() as u32 == id
+            && record.queue_offset().0 == number)
+    }
+
+    /// Takes the table's lengths, looks whether the files have them, and returns where the shortest of the others ends.
+    fn trust_table(&self, table: &QueueTable, replays: &mut Replays) -> io::Result<Option<u64>> {
+        let mut short = None;
+        for replay in replays.iter_mut() {
+            let name = (Arc::clone(replay.queue.topic()), replay.queue.id());
+            let intact = match table.queues.get(&name) {
+                Some(extent) => replay.trust_table(&self.files, *extent)?,
+                // Made after the table: all its records follow. After a clean exit there can be no such queue.
+                None => self.exit == Exit::Unclean,
+            };
+            if !intact {
+                let (topic, id) = &name;
+                let ends = replay.trust_disk(&self.files, &mut |number, entry| {
+                    self.vouches(topic, *id, number, entry, &mut Millis(0))
+                })?;
+                short = Some(short.map_or(ends, |short: u64| short.min(ends)));
+            }
+        }
+        Ok(short)
+    }
+
+    /// The newest segment whose first record is older than everything the checkpoint vouches for; the first one if
+    /// there is none.
+    fn checkpoint_segment(&self) -> io::Result<u64> {
+        let vouched = self.checkpoint.min_timestamp();
+        for segment in self.segments.iter().rev() {
+            let mut scanner = Scanner::new(&self.segments);
+            if let Some(first) = scanner.record_at(segment.base(), BodyCrc::Verify)? {
+                let stored = first.store_timestamp();
+                if stored != Millis(0) && stored <= vouched {
+                    return Ok(segment.base());
+                }
+            }
+        }
+        Ok(self.segments.first().map_or(0, |first| first.base()))
+    }
+
+    /// Removes what lies behind the log's end and makes sure that everything before it is on disk.
+    async fn end_log(
+        &mut self,
+        end: &LogEnd,
+        plan: &Plan,
+        table: bool,
+        repairs: &mut Vec<Repair>,
+    ) -> Result<(), OpenError> {
+        segments::remove_behind(self.env, self.options, &mut self.segments, end.at, repairs).await?;
+        let last = self.segments.last().filter(|last| end.at < last.end()).cloned();
+        if let Some(last) = &last {
+            // After a clean exit with a table of ours, nothing but zeros is there.
+            if self.exit == Exit::Clean && table {
+                // On a full disk the store can be read, and every append tries again.
+                let _ = last.allocate().await;
+            } else {
+                last.clear_from(end.at).await.map_err(OpenError::io("clear the end of", last.path()))?;
+            }
+        }
+        if self.exit == Exit::Unclean {
+            // What a killed process wrote may be in the page cache only, and consumers are about to see it.
+            for segment in self.segments.iter().filter(|segment| segment.end() > plan.verify_from) {
+                segment.file().sync().await.map_err(OpenError::io("sync", segment.path()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_options(options: &StoreOptions) -> Result<(), OpenError> {
+    let wrong = |what: &str| Err(OpenError::Options { what: what.to_owned() });
+    if options.segment_size < 1024 || options.segment_size > i32::MAX as u64 {
+        return wrong("mappedFileSizeCommitLog has to be between 1 KiB and 2 GiB");
+    }
+    if options.queue_file_size == 0 || options.queue_file_size % CQ_UNIT_SIZE as u64 != 0 {
+        return wrong("mappedFileSizeConsumeQueue has to be a multiple of 20");
+    }
+    Ok(())
+}
+
+/// Makes the directories and takes the lock.
+fn prepare_directories(env: &Env, options: &StoreOptions) -> Result<Box<dyn FileLock>, OpenError> {
+    let root = &options.root;
+    for directory in [root, &options.commit_log_dir, &paths::consume_queue_dir(root)] {
+        env.disk.create_dir_all(directory).map_err(OpenError::io("make", directory))?;
+    }
+    let path = paths::lock(root);
+    // RocketMQ's content. Before the lock is taken: closing any handle of a file gives its locks up.
+    let file = env.disk.open(&path, OpenMode::CreateOrOpen).map_err(OpenError::io("open", &path))?;
+    if file.is_empty().map_err(OpenError::io("look at", &path))? {
+        file.write_at(0, b"lock").map_err(OpenError::io("write", &path))?;
+    }
+    drop(file);
+    match env.disk.lock(&path) {
+        Ok(lock) => Ok(lock),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(OpenError::Locked { root: root.clone() }),
+        Err(error) => Err(OpenError::io("lock", &path)(error)),
+    }
+}
+
+fn open_state_files(
+    env: &Env,
+    options: &StoreOptions,
+) -> Result<(StateFiles, Checkpoint, Option<QueueTable>), OpenError> {
+    let path = paths::checkpoint(&options.root);
+    let (checkpoint_file, checkpoint) =
+        CheckpointFile::open(&*env.disk, &path).map_err(OpenError::io("open", &path))?;
+    let path = paths::queue_table(&options.root);
+    let open = || ConfigFile::open(Arc::clone(&env.disk), path.clone(), TABLE_LEN_MAX, QueueTable::decode);
+    let opened = open().or_else(|error| {
+        // Both versions are unusable. The log knows everything the table does.
+        tracing::warn!(%error, "the queue table is ignored");
+        let _ = env.disk.remove_file(&path);
+        let _ = env.disk.remove_file(&path.with_extension("bak"));
+        open()
+    });
+    let (queue_table, loaded) = opened.map_err(|error| OpenError::io("read", &path)(io::Error::other(error)))?;
+    Ok((StateFiles { checkpoint: checkpoint_file, queue_table }, checkpoint, loaded.into_value()))
+}

@@ -1,0 +1,372 @@
+//! Consume queues during recovery: what is on disk, and what the log says has to be there.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use super::report::{QueueName, Repair};
+use crate::store::consume_queue::{ConsumeQueue, EntryBlock, QueueEntry, QueueExtent, QueueFiles, CQ_UNIT_SIZE};
+
+/// Entries are compared and written in pieces of this many.
+const PIECE: usize = 1024;
+const UNIT: u64 = CQ_UNIT_SIZE as u64;
+
+/// One queue while the log is read.
+pub(super) struct QueueReplay {
+    pub queue: Arc<ConsumeQueue>,
+    /// First bytes of its files.
+    bases: Vec<u64>,
+    /// What is trusted, and grows as records are read.
+    pub extent: QueueExtent,
+    /// Entries that were right before anything was read.
+    was: u64,
+    /// Whether `extent.next` is known: from the table, from entries on disk or from a record.
+    known: bool,
+    /// Records below this position have their entries.
+    skip_below: u64,
+    /// Entries that wait to be compared and written, from number `piece_at` on.
+    piece: Vec<u8>,
+    piece_at: u64,
+    replaced: u64,
+    /// Whether files may hold something behind the end.
+    touched: bool,
+    repairs: Vec<Repair>,
+}
+
+impl QueueReplay {
+    /// A queue as it lies on disk. Nothing of it is trusted yet.
+    pub(super) fn find(queue: Arc<ConsumeQueue>, files: &QueueFiles) -> io::Result<QueueReplay> {
+        let mut bases = files.bases(&queue)?;
+        // Without a neighbour before it a file says nothing about the numbers in between.
+        bases.retain(|base| base % files.file_size() == 0);
+        Ok(QueueReplay {
+            queue,
+            bases,
+            extent: QueueExtent::default(),
+            was: 0,
+            known: false,
+            skip_below: 0,
+            piece: Vec::new(),
+            piece_at: 0,
+            replaced: 0,
+            touched: false,
+            repairs: Vec::new(),
+        })
+    }
+
+    /// Trusts what the queue table says, if the files are there to back it. `false` if the queue is shorter.
+    pub(super) fn trust_table(&mut self, files: &QueueFiles, extent: QueueExtent) -> io::Result<bool> {
+        self.extent = extent;
+        (self.was, self.known) = (extent.next, true);
+        self.skip_below = extent.last_end;
+        let Some(newest) = extent.next.checked_sub(1) else { return Ok(true) };
+        let wanted = files.base(extent.min.min(newest) * UNIT)..=files.base(newest * UNIT);
+        let there = self.bases.iter().filter(|base| wanted.contains(base)).count() as u64;
+        let complete = there == (wanted.end() - wanted.start()) / files.file_size() + 1;
+        Ok(complete && self.on_disk(files, newest)?.is_some_and(|last| last.end().0 == extent.last_end))
+    }
+
+    /// Trusts the entries on disk up to the first that is missing, if `is_right` knows the record of the last one.
+    /// Returns the position up to which the queue has entries of all records.
+    pub(super) fn trust_disk(
+        &mut self,
+        files: &QueueFiles,
+        is_right: &mut dyn FnMut(u64, &QueueEntry) -> io::Result<bool>,
+    ) -> io::Result<u64> {
+        (self.extent, self.known, self.skip_below, self.was) = (QueueExtent::default(), false, 0, 0);
+        let Some((first, end)) = self.valid_range(files)? else { return Ok(0) };
+        let Some(last) = self.last_record(files, first, end)? else { return Ok(0) };
+        if !is_right(end - 1, &last)? {
+            return Ok(0);
+        }
+        self.extent = QueueExtent { min: first, next: end, last_end: last.end().0 };
+        (self.was, self.known) = (end, true);
+        self.skip_below = last.end().0;
+        Ok(self.skip_below)
+    }
+
+    /// Takes the entries on disk for what they are, to be compared with a log that begins at `log_min`: those of
+    /// records before stay.
+    pub(super) fn compare_all(&mut self, files: &QueueFiles, log_min: u64) -> io::Result<()> {
+        if let Some((first, end)) = self.valid_range(files)? {
+            self.extent = QueueExtent { min: first, next: end, last_end: 0 };
+            self.was = end;
+        }
+        (self.known, self.skip_below, self.touched) = (false, log_min, true);
+        Ok(())
+    }
+
+    /// A record of this queue lies in the log.
+    pub(super) fn on_record(&mut self, files: &QueueFiles, number: u64, entry: &QueueEntry) -> io::Result<()> {
+        if entry.physical.0 < self.skip_below {
+            return Ok(());
+        }
+        self.touched = true;
+        if !self.known {
+            self.begin(files, number)?;
+        } else if number < self.extent.next {
+            self.write_piece(files)?;
+            let was = self.extent.next;
+            self.repairs.push(Repair::OffsetReused { queue: self.name(), was, is: number });
+            self.extent.min = self.extent.min.min(number);
+            self.extent.next = number;
+        } else if number > self.extent.next {
+            self.fill_gap(files, number, entry.physical.0)?;
+        }
+        if self.piece.is_empty() {
+            self.piece_at = number;
+        }
+        self.piece.extend_from_slice(&entry.encode());
+        self.extent.next = number + 1;
+        self.extent.last_end = entry.end().0;
+        if self.piece.len() >= PIECE * CQ_UNIT_SIZE {
+            self.write_piece(files)?;
+        }
+        Ok(())
+    }
+
+    /// All records have been read; the log ends at `log_end` and begins at `log_min`. Puts the files in order and gives
+    /// the queue its extent.
+    pub(super) fn finish(mut self, files: &QueueFiles, log_min: u64, log_end: u64) -> io::Result<Vec<Repair>> {
+        self.write_piece(files)?;
+        if !self.known {
+            // No record of it is left in the log; its entries keep the numbers going.
+            let (min, next) = (self.extent.min, self.extent.next);
+            self.extent.last_end = self.last_record(files, min, next)?.map_or(0, |last| last.end().0);
+        }
+        if self.extent.last_end > log_end {
+            self.cut_to_log(files, log_end)?;
+        }
+        let next = self.extent.next;
+        if self.touched {
+            // Whether there is anything behind the end would take longer to find out than to clear it.
+            files.cut(&self.queue, next * UNIT, &self.bases)?;
+            self.bases.retain(|base| *base < next * UNIT);
+        }
+        self.extent.min = self.first_at_or_above(files, log_min)?;
+        let (queue, was) = (self.name(), self.was);
+        if self.replaced > 0 {
+            self.repairs.push(Repair::EntriesReplaced { queue: queue.clone(), count: self.replaced });
+        }
+        match next {
+            is if is > was => self.repairs.push(Repair::QueueExtended { queue, was, is }),
+            is if is < was => self.repairs.push(Repair::QueueCut { queue, was, is }),
+            _ => {}
+        }
+        self.queue.restore(self.extent, self.bases.first().copied());
+        Ok(self.repairs)
+    }
+
+    /// Whether the log skipped numbers of this queue.
+    pub(super) fn lacks_entries(&self) -> bool {
+        self.repairs.iter().any(|repair| matches!(repair, Repair::EntriesMissing { .. }))
+    }
+
+    fn name(&self) -> QueueName {
+        QueueName { topic: Arc::clone(self.queue.topic()), id: self.queue.id() }
+    }
+
+    /// The first record that is found has this number: entries on disk stay if they lead up to it.
+    fn begin(&mut self, files: &QueueFiles, number: u64) -> io::Result<()> {
+        self.known = true;
+        let QueueExtent { min, next, .. } = self.extent;
+        if next < number || min > number {
+            self.extent.next = if min > number { 0 } else { next };
+            self.start_at(files, number)?;
+        }
+        (self.extent.min, self.extent.next) = (number, number);
+        Ok(())
+    }
+
+    /// The log has no records for the numbers from the queue's end up to `number`. Entries that are on disk stay, for
+    /// their records may only be unreadable; the others become fillers.
+    fn fill_gap(&mut self, files: &QueueFiles, number: u64, before: u64) -> io::Result<()> {
+        self.write_piece(files)?;
+        let from = self.extent.next;
+        let mut missing = None;
+        let base = files.base(number * UNIT);
+        let connected = files.base(from * UNIT) == base || self.bases.contains(&base);
+        if !connected {
+            self.start_at(files, number)?;
+            self.extent.min = number;
+            missing = Some((from, number));
+        }
+        let mut at = if connected { from } else { number };
+        while at < number {
+            let kept = self.on_disk(files, at)?.filter(|entry| !entry.is_filler() && entry.end().0 <= before);
+            if kept.is_none() {
+                files.write(&self.queue, at * UNIT, &QueueEntry::FILLER.encode())?;
+                self.note_file(files.base(at * UNIT));
+                let first = missing.map_or(at, |(first, _)| first);
+                missing = Some((first, at + 1));
+            }
+            at += 1;
+        }
+        if let Some((from, to)) = missing {
+            self.repairs.push(Repair::EntriesMissing { queue: self.name(), from, to });
+        }
+        Ok(())
+    }
+
+    /// Makes the files lead up to `number`: what is missing before it in its file becomes filler, and files that do not
+    /// connect to it go.
+    fn start_at(&mut self, files: &QueueFiles, number: u64) -> io::Result<()> {
+        let base = files.base(number * UNIT);
+        for &gone in self.bases.iter().filter(|other| **other != base) {
+            files.remove(&self.queue, gone)?;
+        }
+        self.bases.retain(|other| *other == base);
+        let from = (self.extent.next * UNIT).max(base);
+        if from < number * UNIT {
+            let count = (number * UNIT - from) / UNIT;
+            files.write(&self.queue, from, &QueueEntry::FILLER.encode().repeat(count as usize))?;
+            self.note_file(base);
+        }
+        Ok(())
+    }
+
+    /// Writes the waiting entries where they differ from what is on disk.
+    fn write_piece(&mut self, files: &QueueFiles) -> io::Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        let at = self.piece_at * UNIT;
+        let mut there = vec![0; self.piece.len()];
+        let read = files.read(&self.queue, at, &mut there)?;
+        if there != self.piece || read < there.len() {
+            let (old, _) = there.as_chunks::<CQ_UNIT_SIZE>();
+            let (new, _) = self.piece.as_chunks::<CQ_UNIT_SIZE>();
+            let wrong = old.iter().zip(new).filter(|(old, new)| old != new && QueueEntry::decode(old).is_some());
+            self.replaced += wrong.count() as u64;
+            files.write(&self.queue, at, &self.piece)?;
+            let (first, last) = (files.base(at), files.base(at + self.piece.len() as u64 - 1));
+            for base in (first..=last).step_by(files.file_size() as usize) {
+                self.note_file(base);
+            }
+        }
+        self.piece.clear();
+        Ok(())
+    }
+
+    fn note_file(&mut self, base: u64) {
+        if let Err(place) = self.bases.binary_search(&base) {
+            self.bases.insert(place, base);
+        }
+    }
+
+    /// Steps back over entries of records that are not in the log any more.
+    fn cut_to_log(&mut self, files: &QueueFiles, log_end: u64) -> io::Result<()> {
+        self.touched = true;
+        let mut last_end = 0;
+        while self.extent.next > self.extent.min {
+            match self.on_disk(files, self.extent.next - 1)? {
+                Some(entry) if entry.is_filler() => self.extent.next -= 1,
+                Some(entry) if entry.end().0 <= log_end => {
+                    last_end = entry.end().0;
+                    break;
+                }
+                _ => self.extent.next -= 1,
+            }
+        }
+        self.extent.last_end = last_end;
+        Ok(())
+    }
+
+    /// The first entry whose record is still in the log; the end if there is none.
+    fn first_at_or_above(&self, files: &QueueFiles, log_min: u64) -> io::Result<u64> {
+        let (mut low, mut high) = (self.extent.min, self.extent.next);
+        let is_below = |entry: Option<QueueEntry>| entry.is_none_or(|e| e.is_filler() || e.physical.0 < log_min);
+        if low < high && !is_below(self.on_disk(files, low)?) {
+            return Ok(low);
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if is_below(self.on_disk(files, middle)?) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The newest entry below `end` that is no filler.
+    fn last_record(&self, files: &QueueFiles, first: u64, end: u64) -> io::Result<Option<QueueEntry>> {
+        for at in (first..end).rev() {
+            match self.on_disk(files, at)? {
+                Some(entry) if entry.is_filler() => {}
+                found => return Ok(found),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Numbers of the first entry and of the one behind the last, going by files in a row and entries that were
+    /// written.
+    fn valid_range(&mut self, files: &QueueFiles) -> io::Result<Option<(u64, u64)>> {
+        for &base in &self.bases {
+            files.complete(&self.queue, base)?;
+        }
+        // The newest row of files counts: what lies before a missing file has expired with it.
+        let size = files.file_size();
+        let breaks = self.bases.windows(2).rposition(|pair| pair[1] != pair[0] + size);
+        let row = &self.bases[breaks.map_or(0, |at| at + 1)..];
+        let Some(&first) = row.first() else { return Ok(None) };
+        for &base in row.iter().rev() {
+            let written = self.written_in(files, base)?;
+            if written > 0 {
+                return Ok(Some((first / UNIT, base / UNIT + written)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Entries in a row from the start of a file on.
+    fn written_in(&self, files: &QueueFiles, base: u64) -> io::Result<u64> {
+        let mut block = EntryBlock::default();
+        let per_file = files.file_size() / UNIT;
+        let mut count = 0;
+        while count < per_file {
+            let end = base / UNIT + per_file;
+            files.read_block(&self.queue, base / UNIT + count, end, &mut block)?;
+            let written = block.iter().count();
+            count += written as u64;
+            if written == 0 || written < block.len() {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    /// The entry with this number in the files.
+    pub(super) fn on_disk(&self, files: &QueueFiles, number: u64) -> io::Result<Option<QueueEntry>> {
+        let mut bytes = [0; CQ_UNIT_SIZE];
+        let read = files.read(&self.queue, number * UNIT, &mut bytes)?;
+        Ok(QueueEntry::decode(&bytes).filter(|_| read == CQ_UNIT_SIZE))
+    }
+}
+
+/// All queues during recovery.
+#[derive(Default)]
+pub(super) struct Replays {
+    topics: BTreeMap<Arc<str>, BTreeMap<u32, QueueReplay>>,
+}
+
+impl Replays {
+    pub(super) fn insert(&mut self, replay: QueueReplay) -> &mut QueueReplay {
+        let queues = self.topics.entry(Arc::clone(replay.queue.topic())).or_default();
+        queues.entry(replay.queue.id()).or_insert(replay)
+    }
+
+    pub(super) fn get(&mut self, topic: &str, id: u32) -> Option<&mut QueueReplay> {
+        self.topics.get_mut(topic)?.get_mut(&id)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut QueueReplay> {
+        self.topics.values_mut().flat_map(BTreeMap::values_mut)
+    }
+
+    pub(super) fn into_iter(self) -> impl Iterator<Item = QueueReplay> {
+        self.topics.into_values().flat_map(BTreeMap::into_values)
+    }
+}

@@ -1,0 +1,108 @@
+//! The log writer: the only one that assigns offsets and changes the end of the log.
+
+mod append;
+mod close;
+mod sync;
+mod upkeep;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+pub use append::Progress;
+pub use sync::SyncDone;
+pub use upkeep::JobDone;
+pub(crate) use upkeep::StateFiles;
+
+use super::checkpoint::Checkpoint;
+use super::consume_queue::ConsumeQueue;
+use super::handle::Store;
+use super::options::FlushMode;
+use super::segment::Segment;
+use crate::env::Millis;
+use crate::proto::PhysicalOffset;
+use upkeep::Upkeep;
+
+/// Appends to the log. There is exactly one per store, owned by one actor.
+///
+/// Under ASYNC_FLUSH records are written through the segment's mapping and can be read at once. Under SYNC_FLUSH they
+/// are written with positioned writes (a dirty mapped page can cost up to 1 MiB of write-back per sync) and can be read
+/// once [`LogWriter::finish_sync`] has confirmed them.
+///
+/// After a failed write or sync the store is poisoned: nothing is appended or confirmed until it is opened again.
+pub struct LogWriter {
+    store: Arc<Store>,
+    /// Where the next record goes.
+    position: u64,
+    /// The segment that holds `position`; `None` before the first record and if the log ends with a full segment.
+    active: Option<Arc<Segment>>,
+    /// Store timestamps never fall, whatever the clock does.
+    last_store_time: Millis,
+    /// Queue lengths that become visible once the log is confirmed up to `end`, in log order.
+    unconfirmed: VecDeque<Unconfirmed>,
+    /// Those before this index are of earlier batches: a running sync may cover them and not what comes now.
+    joinable: usize,
+    /// Whether a sync is running.
+    syncing: bool,
+    /// Queues whose newest entries are in memory only, the oldest first; a queue may stand here twice.
+    dirty: VecDeque<Arc<ConsumeQueue>>,
+    upkeep: Upkeep,
+}
+
+struct Unconfirmed {
+    end: u64,
+    queue: Arc<ConsumeQueue>,
+    max: u64,
+}
+
+impl LogWriter {
+    /// The writer of a store that was just opened. `queues_synced`: up to where the saved queue table covers the log.
+    pub(crate) fn new(
+        store: Arc<Store>,
+        files: StateFiles,
+        checkpoint: Checkpoint,
+        last_store_time: Millis,
+        queues_synced: u64,
+    ) -> LogWriter {
+        let position = store.log.end();
+        let active = store.log.segments().find(position).cloned();
+        let upkeep = Upkeep::new(files, checkpoint, queues_synced, store.env.clock.now());
+        LogWriter {
+            store,
+            position,
+            active,
+            last_store_time,
+            unconfirmed: VecDeque::new(),
+            joinable: 0,
+            syncing: false,
+            dirty: VecDeque::new(),
+            upkeep,
+        }
+    }
+
+    /// Where the next record goes, or the filler before it.
+    pub fn end(&self) -> PhysicalOffset {
+        PhysicalOffset(self.position)
+    }
+
+    /// The store it writes to.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Tells readers about everything appended.
+    fn publish(&mut self) {
+        self.store.log.publish_end(self.position);
+        if self.store.options.flush == FlushMode::Async {
+            self.confirm(self.position);
+        }
+    }
+
+    /// Makes everything below `position` visible and wakes parked readers.
+    fn confirm(&mut self, position: u64) {
+        self.store.log.publish_confirmed(position);
+        while self.unconfirmed.front().is_some_and(|next| next.end <= position) {
+            let Some(next) = self.unconfirmed.pop_front() else { break };
+            next.queue.publish(next.max);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Syncing the log: one sync at a time, each covering everything appended before it began.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use super::LogWriter;
+use crate::env::{BoxFuture, File, Millis};
+use crate::proto::PhysicalOffset;
+use crate::store::error::StoreError;
+use crate::store::options::FlushMode;
+
+/// A sync has ended; goes to [`LogWriter::finish_sync`].
+#[derive(Debug)]
+pub struct SyncDone {
+    up_to: u64,
+    /// Store time of the last record it covers.
+    store_time: Millis,
+    result: io::Result<()>,
+}
+
+impl LogWriter {
+    /// Begins a sync of everything appended so far; `None` if all is flushed or a sync is running. Run the future away
+    /// from the writer, so that the next batches gather meanwhile, and bring its value back.
+    ///
+    /// The names and lengths of segments were synced when they were made, so only their bytes are left to do.
+    pub fn start_sync(&mut self) -> Option<BoxFuture<'static, SyncDone>> {
+        let (flushed, up_to) = (self.store.log.flushed(), self.position);
+        if self.syncing || flushed == up_to || self.store.state.poisoned().is_some() {
+            return None;
+        }
+        self.syncing = true;
+        let segments = self.store.log.segments();
+        let dirty = segments.iter().filter(|segment| segment.end() > flushed && segment.base() < up_to);
+        let files: Vec<Arc<dyn File>> = dirty.map(|segment| Arc::clone(segment.file())).collect();
+        let store_time = self.last_store_time;
+        Some(Box::pin(async move { SyncDone { up_to, store_time, result: sync_all(files).await } }))
+    }
+
+    /// Takes note of a sync: under SYNC_FLUSH what it covers becomes visible to consumers. Returns the position up to
+    /// which everything is on disk. After a failed one the store is poisoned: a later sync that succeeds would prove
+    /// nothing about these bytes.
+    pub fn finish_sync(&mut self, done: SyncDone) -> Result<PhysicalOffset, StoreError> {
+        self.syncing = false;
+        if let Err(error) = done.result {
+            return Err(self.poison("sync the commit log", error));
+        }
+        if let Some(poisoned) = self.store.state.poisoned() {
+            return Err(poisoned);
+        }
+        self.store.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        self.store.log.publish_flushed(done.up_to);
+        self.upkeep.on_flushed(done.store_time);
+        if self.store.options.flush == FlushMode::Sync {
+            self.confirm(done.up_to);
+        }
+        Ok(PhysicalOffset(done.up_to))
+    }
+
+    /// Whether a sync is running.
+    pub fn is_syncing(&self) -> bool {
+        self.syncing
+    }
+}
+
+async fn sync_all(files: Vec<Arc<dyn File>>) -> io::Result<()> {
+    for file in files {
+        file.sync().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! The store over a real file system. Cases from the field carry their ids (STO-, DSK-, IDX-).
+
+mod support;
+
+mod append;
+mod dispatch;
+mod expire;
+mod mini_store;
+mod recovery;

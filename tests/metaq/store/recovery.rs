@@ -1,0 +1,275 @@
+//! Recovery: what a crash, a lost file or another broker leaves is put right, and told.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+
+use metaq::store::recovery::{Exit, Repair};
+use metaq::store::{FlushMode, OpenError};
+
+use super::support::{Running, World, SEGMENT, START};
+
+/// Overwrites bytes of a file.
+fn overwrite(world: &World, relative: &str, at: u64, bytes: &[u8]) {
+    let file = OpenOptions::new().write(true).open(world.path(relative)).unwrap();
+    file.write_all_at(bytes, at).unwrap();
+}
+
+async fn send(running: &mut Running, queue_id: i32, bodies: std::ops::Range<u8>) {
+    for n in bodies {
+        running.send("T", queue_id, &[n; 50]).await.unwrap();
+    }
+}
+
+/// What [`send`] sent, told by the first byte of each body.
+fn bodies(range: std::ops::Range<u8>) -> Vec<u8> {
+    range.collect()
+}
+
+/// Ends the process: nothing is written any more, what was written stays.
+fn kill(running: Running) {
+    drop(running);
+}
+
+#[tokio::test]
+async fn a_clean_exit_leaves_nothing_to_do() {
+    let world = World::new(FlushMode::Sync);
+    let mut running = world.open().await;
+    assert!(world.path("abort").exists());
+    send(&mut running, 0, 0..100).await;
+    running.close().await;
+    assert!(!world.path("abort").exists());
+    let mut running = world.open().await;
+    assert_eq!((running.report.exit, running.report.records_read), (Exit::Clean, 0));
+    assert_eq!(running.report.repairs, []);
+    send(&mut running, 0, 100..110).await;
+    running.sync().await.unwrap();
+    assert_eq!(running.firsts("T", 0), bodies(0..110));
+}
+
+/// STO-2: after an unclean stop one message existed in the log but was never consumable.
+#[tokio::test]
+async fn sto_2_what_was_not_in_the_queues_is_after_a_kill() {
+    for flush in [FlushMode::Async, FlushMode::Sync] {
+        let world = World::new(flush);
+        let mut running = world.open().await;
+        send(&mut running, 0, 0..6).await;
+        running.sync().await.unwrap();
+        running.maintain(START + 20_000).await;
+        send(&mut running, 0, 6..10).await;
+        kill(running);
+        let mut running = world.open().await;
+        assert_eq!(running.report.exit, Exit::Unclean);
+        send(&mut running, 0, 10..11).await;
+        running.sync().await.unwrap();
+        assert_eq!(running.firsts("T", 0), bodies(0..11));
+        assert_eq!(running.range("T", 0), (0, 11));
+    }
+}
+
+/// STO-3: a lost tail file of one queue is made again.
+#[tokio::test]
+async fn sto_3_a_lost_tail_file_is_rebuilt() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    for n in 0..30 {
+        send(&mut running, 0, n..n + 1).await;
+        send(&mut running, 1, n..n + 1).await;
+    }
+    running.close().await;
+    let before = world.files("consumequeue");
+    std::fs::remove_file(world.path("consumequeue/T/1/00000000000000000480")).unwrap();
+    let mut running = world.open().await;
+    assert!(matches!(&running.report.repairs[..], [Repair::QueueExtended { queue, was: 24, is: 30 }] if queue.id == 1));
+    assert_eq!(world.files("consumequeue"), before);
+    for id in 0..2 {
+        send(&mut running, id, 30..33).await;
+        assert_eq!(running.firsts("T", id as u32), bodies(0..33));
+    }
+}
+
+#[tokio::test]
+async fn a_lost_queue_directory_is_rebuilt_after_a_clean_exit() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..30).await;
+    send(&mut running, 1, 0..30).await;
+    running.close().await;
+    let before = world.files("consumequeue");
+    std::fs::remove_dir_all(world.path("consumequeue/T/0")).unwrap();
+    let running = world.open().await;
+    assert_eq!(running.firsts("T", 0), bodies(0..30));
+    assert_eq!(world.files("consumequeue"), before);
+    running.close().await;
+    std::fs::remove_dir_all(world.path("consumequeue")).unwrap();
+    let running = world.open().await;
+    assert_eq!(running.firsts("T", 1), bodies(0..30));
+    assert_eq!(world.files("consumequeue"), before);
+}
+
+/// STO-6: a zero-length or half-made segment file kept the broker from starting.
+#[tokio::test]
+async fn sto_6_an_unfinished_segment_file_does_not_matter() {
+    for len in [0, 100, SEGMENT] {
+        let world = World::new(FlushMode::Async);
+        let mut running = world.open().await;
+        send(&mut running, 0, 0..10).await;
+        kill(running);
+        let path = world.path("commitlog").join(format!("{SEGMENT:020}"));
+        std::fs::write(&path, vec![0; len as usize]).unwrap();
+        let mut running = world.open().await;
+        assert!(!running.report.repairs.is_empty(), "there is a notice");
+        send(&mut running, 0, 10..60).await;
+        assert_eq!(running.firsts("T", 0), bodies(0..60));
+    }
+}
+
+/// STO-7: messages whose checksum is 0 were reported as corrupt.
+#[tokio::test]
+async fn sto_7_a_checksum_of_zero_is_a_checksum() {
+    let zero = [0x9D, 0x0A, 0xD9, 0x6D];
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    let first = running.send("T", 0, &zero).await.unwrap();
+    let second = running.send("T", 0, &zero).await.unwrap();
+    assert_eq!(first.physical.0, 0);
+    kill(running);
+    overwrite(&world, "commitlog/00000000000000000000", second.physical.0 + 88, &[1]);
+    let running = world.open().await;
+    assert_eq!(running.bodies("T", 0), [zero], "the whole one survives, the changed one does not");
+    assert!(matches!(&running.report.repairs[..], [Repair::TailCut { at, .. }, ..] if *at == second.physical));
+}
+
+/// STO-8: a clean stop while dispatch was behind lost messages for consumers.
+#[tokio::test]
+async fn sto_8_closing_writes_all_queues() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..100).await;
+    running.close().await;
+    assert_eq!(world.open().await.firsts("T", 0), bodies(0..100));
+}
+
+/// Bytes behind the cut may look like records; they must not come back when the log grows up to them.
+#[tokio::test]
+async fn records_behind_a_torn_one_never_come_back() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..3).await;
+    let torn = running.send("T", 0, &[3; 50]).await.unwrap();
+    send(&mut running, 0, 4..8).await;
+    kill(running);
+    overwrite(&world, "commitlog/00000000000000000000", torn.physical.0 + 90, &[9]);
+    let mut running = world.open().await;
+    assert_eq!(running.firsts("T", 0), bodies(0..3));
+    // As long as the torn one: what follows it on disk begins where this one ends.
+    send(&mut running, 0, 200..201).await;
+    kill(running);
+    let running = world.open().await;
+    assert_eq!(running.firsts("T", 0), [bodies(0..3), bodies(200..201)].concat());
+    assert_eq!(running.range("T", 0), (0, 4));
+}
+
+/// The log lost records that queues, and perhaps the table of their lengths, still know.
+#[tokio::test]
+async fn entries_of_lost_records_are_cut() {
+    for in_table in [false, true] {
+        let world = World::new(FlushMode::Async);
+        let mut running = world.open().await;
+        send(&mut running, 0, 0..20).await;
+        let lost = running.send("T", 0, &[20; 50]).await.unwrap();
+        running.sync().await.unwrap();
+        if in_table {
+            running.maintain(START + 20_000).await;
+        }
+        send(&mut running, 0, 21..25).await;
+        running.maintain(START + 20_001).await;
+        kill(running);
+        let zeros = vec![0; (SEGMENT - lost.physical.0 % SEGMENT) as usize];
+        overwrite(&world, "commitlog/00000000000000000000", lost.physical.0, &zeros);
+        let mut running = world.open().await;
+        assert_eq!(running.firsts("T", 0), bodies(0..20));
+        send(&mut running, 0, 30..32).await;
+        running.close().await;
+        let running = world.open().await;
+        assert_eq!(running.firsts("T", 0), [bodies(0..20), bodies(30..32)].concat());
+    }
+}
+
+#[tokio::test]
+async fn wrong_entries_are_replaced() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..20).await;
+    running.close().await;
+    let before = world.files("consumequeue");
+    // An older broker appended an entry one place too early.
+    overwrite(&world, "consumequeue/T/0/00000000000000000160", 20, &[0, 0, 0, 0, 0, 0, 0, 7]);
+    std::fs::remove_file(world.path("queueTable")).unwrap();
+    let running = world.open().await;
+    assert!(matches!(&running.report.repairs[..], [Repair::EntriesReplaced { count: 1, .. }]));
+    assert_eq!(running.firsts("T", 0), bodies(0..20));
+    assert_eq!(world.files("consumequeue"), before);
+}
+
+#[tokio::test]
+async fn damage_in_the_middle_keeps_what_follows() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..10).await;
+    let damaged = running.send("T", 0, &[10; 50]).await.unwrap();
+    send(&mut running, 0, 11..90).await;
+    running.close().await;
+    overwrite(&world, "commitlog/00000000000000000000", damaged.physical.0 + 4, &[0; 4]);
+    std::fs::remove_file(world.path("queueTable")).unwrap();
+    let running = world.open().await;
+    assert!(matches!(&running.report.repairs[0], Repair::Damage { at, .. } if *at == damaged.physical));
+    let kept = running.firsts("T", 0);
+    assert_eq!(running.range("T", 0), (0, 90));
+    assert_eq!(kept, [bodies(0..10), bodies(11..90)].concat(), "only the damaged one is gone");
+}
+
+/// A queue file that holds only fillers made RocketMQ skip all later records.
+#[tokio::test]
+async fn a_queue_of_only_fillers_is_filled() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..5).await;
+    running.close().await;
+    let filler = metaq::store::QueueEntry::FILLER.encode().repeat(8);
+    overwrite(&world, "consumequeue/T/0/00000000000000000000", 0, &filler);
+    for table in [true, false] {
+        if !table {
+            std::fs::remove_file(world.path("queueTable")).unwrap();
+        }
+        let running = world.open().await;
+        assert_eq!(running.firsts("T", 0), bodies(0..5));
+        running.close().await;
+    }
+}
+
+#[tokio::test]
+async fn recovery_is_idempotent() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..70).await;
+    kill(running);
+    let first = world.open().await;
+    let (end, queues) = (first.report.log_end, world.files("consumequeue"));
+    kill(first);
+    let second = world.open().await;
+    assert_eq!((second.report.log_end, world.files("consumequeue")), (end, queues));
+    assert_eq!(second.firsts("T", 0), bodies(0..70));
+}
+
+#[tokio::test]
+async fn what_does_not_belong_is_refused_with_its_name() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..120).await;
+    running.close().await;
+    std::fs::write(world.path("commitlog/notes.txt"), b"x").unwrap();
+    assert!(matches!(world.try_open().await, Err(OpenError::Foreign { path, .. }) if path.ends_with("notes.txt")));
+    std::fs::remove_file(world.path("commitlog/notes.txt")).unwrap();
+    std::fs::remove_file(world.path("commitlog").join(format!("{SEGMENT:020}"))).unwrap();
+    assert!(matches!(world.try_open().await, Err(OpenError::Gap { expected: SEGMENT, .. })));
+}
