@@ -4,6 +4,7 @@ mod any_bytes;
 mod bodies;
 mod config_files;
 mod index;
+mod index_bytes;
 mod mem_disk;
 mod message;
 mod nameserver;
