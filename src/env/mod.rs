@@ -17,7 +17,7 @@ pub use clock::{Clock, Millis};
 pub use disk::{DirEntry, Disk, File, FileLock, Mapping, Metadata, OpenMode, Space};
 pub use faults::{BuggifySite, Canary, Faults};
 pub use futures::future::BoxFuture;
-pub use net::{Listener, Net, Stream};
+pub use net::{ConnectionId, Listener, Net, Stream};
 pub use rng::Rng;
 
 /// All doors of one node, cheap to clone.

@@ -1,15 +1,24 @@
 //! Network connections.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
+
+/// Names a connection for the life of the process; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
 
 /// The network of one node.
 pub trait Net: Send + Sync + 'static {
     /// Listens on `address`; port 0 picks a free one (see [`Listener::local_addr`]).
     fn listen(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Listener>>>;
+
+    /// An address by which other machines reach this one; loopback if it has no other.
+    fn own_address(&self) -> IpAddr {
+        Ipv4Addr::LOCALHOST.into()
+    }
 
     /// Connects to `host:port`, an address or a name. It may wait for minutes if nobody answers: bound it by a time-out.
     fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Stream>>>;

@@ -8,31 +8,49 @@ use std::task::{Context, Poll};
 use super::consume_queue::{ConsumeQueue, CQ_UNIT_SIZE};
 use super::error::{Refusal, StoreError};
 use super::handle::Store;
-use crate::env::Millis;
+use super::retention::{local_hour, DiskGuard, Observation, RetentionEffect, Segment};
 use crate::proto::PhysicalOffset;
 
 /// Queues looked at before others get their turn.
 const QUEUES_PER_TURN: usize = 256;
 
-/// What the retention rules have to know of a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SegmentFacts {
-    /// Position in the log of its first byte.
-    pub base: PhysicalOffset,
-    /// Bytes of it.
-    pub len: u64,
-    /// When its file was changed last: what its age is counted from.
-    pub modified: Millis,
-}
-
 impl Store {
+    /// One pass of retention: shows `guard` the disk and carries out what it decides. To be called every 10 s, from one
+    /// task.
+    pub async fn clean(&self, guard: &mut DiskGuard) -> Result<(), StoreError> {
+        let (disk, now) = (&self.env.disk, self.env.clock.now());
+        let segments = self.segment_facts()?;
+        let mut effects = Vec::new();
+        guard.on_pass(
+            &Observation {
+                now,
+                local_hour: local_hour(now, self.env.clock.local_offset_seconds()),
+                log: disk.space(&self.options.commit_log_dir).ok(),
+                queues: disk.space(&self.options.root).ok(),
+                segments: &segments,
+            },
+            &mut effects,
+        );
+        for effect in effects {
+            match effect {
+                RetentionEffect::StopWrites(refusal) => self.set_disk_full(Some(refusal.to_string())),
+                RetentionEffect::ResumeWrites => self.set_disk_full(None),
+                RetentionEffect::DeleteSegments { count, min, reason } => {
+                    tracing::info!(count, min = min.0, ?reason, "deleting segments");
+                    self.delete_oldest_segments(count).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The segments, oldest first, up to the one that is being written.
-    pub fn segment_facts(&self) -> Result<Vec<SegmentFacts>, StoreError> {
+    pub fn segment_facts(&self) -> Result<Vec<Segment>, StoreError> {
         let segments = self.log.segments();
         let facts = segments.iter().map(|segment| {
             let metadata = self.env.disk.metadata(segment.path())?;
             let (base, len) = (PhysicalOffset(segment.base()), segment.end() - segment.base());
-            Ok(SegmentFacts { base, len, modified: metadata.modified })
+            Ok(Segment { base, len, modified: metadata.modified })
         });
         facts.collect::<io::Result<_>>().map_err(StoreError::io("look at the commit log's files"))
     }
@@ -59,6 +77,9 @@ impl Store {
             }
         }
         self.correct_queues().await.map_err(StoreError::io("delete expired queue files"))?;
+        if let Some(index) = &self.index {
+            index.expire(self.min()).map_err(StoreError::index)?;
+        }
         result.map(|()| self.min())
     }
 

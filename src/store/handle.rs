@@ -1,13 +1,14 @@
 //! The store as sessions see it: shared, readable at any time, never waiting for the writer.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::batch::TagsCode;
 use super::commit_log::CommitLog;
 use super::consume_queue::{ConsumeQueue, QueueFiles};
 use super::error::{Refusal, StoreError};
+use super::index::IndexService;
 use super::options::{FlushMode, StoreOptions};
 use super::queues::Queues;
 use super::state::WriteState;
@@ -22,6 +23,11 @@ pub struct Store {
     pub(crate) log: CommitLog,
     pub(crate) queues: Queues,
     pub(crate) files: QueueFiles,
+    pub(crate) index: Option<IndexService>,
+    /// `indexMsgTimestamp` as the index last gave it, for the checkpoint.
+    pub(crate) index_synced: AtomicI64,
+    /// Up to where the log is in the index.
+    pub(crate) dispatched: AtomicU64,
     pub(crate) state: WriteState,
     pub(crate) counters: Counters,
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
@@ -130,6 +136,11 @@ impl Store {
     /// Where the next record goes, or the filler before it.
     pub fn end(&self) -> PhysicalOffset {
         PhysicalOffset(self.log.end())
+    }
+
+    /// Records below this are in the index.
+    pub fn dispatched(&self) -> PhysicalOffset {
+        PhysicalOffset(self.dispatched.load(Ordering::Acquire))
     }
 
     /// The error that every write gets at present, with the reason in words; `None` if writes are taken.

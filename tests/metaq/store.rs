@@ -3,6 +3,7 @@
 mod support;
 
 mod append;
+mod dispatch;
 mod expire;
 mod mini_store;
 mod recovery;

@@ -1,7 +1,7 @@
 //! TCP.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -25,6 +25,19 @@ impl Net for TcpNet {
             socket.bind(address)?;
             Ok(Box::new(Accepting(socket.listen(ACCEPT_BACKLOG)?)) as Box<dyn Listener>)
         })
+    }
+
+    fn own_address(&self) -> IpAddr {
+        // Connecting a datagram socket sends nothing: the kernel only chooses the address it would send from.
+        let chosen = || -> io::Result<IpAddr> {
+            let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+            socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9))?;
+            Ok(socket.local_addr()?.ip())
+        };
+        match chosen() {
+            Ok(address) if !address.is_unspecified() => address,
+            _ => Ipv4Addr::LOCALHOST.into(),
+        }
     }
 
     fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {

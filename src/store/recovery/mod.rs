@@ -10,9 +10,8 @@ mod report;
 mod scan;
 mod segments;
 
-use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 pub use plan::Exit;
@@ -22,8 +21,10 @@ use super::checkpoint::{Checkpoint, CheckpointFile};
 use super::commit_log::{CommitLog, Segments};
 use super::config_file::ConfigFile;
 use super::consume_queue::{QueueFiles, CQ_UNIT_SIZE};
+use super::dispatcher::Dispatcher;
 use super::error::OpenError;
 use super::handle::{Counters, Store};
+use super::index::{IndexGeometry, IndexOptions, IndexService};
 use super::options::StoreOptions;
 use super::paths;
 use super::queue_table::{QueueTable, TABLE_LEN_MAX};
@@ -44,6 +45,8 @@ pub struct Opened {
     pub store: Arc<Store>,
     /// For the one who writes.
     pub writer: LogWriter,
+    /// For the one who builds the index.
+    pub dispatcher: Dispatcher,
     /// What was found and changed.
     pub report: RecoveryReport,
 }
@@ -54,7 +57,6 @@ pub struct Opened {
 pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError> {
     check_options(&options)?;
     let lock = prepare_directories(env, &options)?;
-    sync_names(env, &options).await?;
     let abort = paths::abort(&options.root);
     let exit = if env.disk.exists(&abort) { Exit::Unclean } else { Exit::Clean };
     // From here on files change, and a crash has to be noticed.
@@ -77,6 +79,7 @@ pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError>
         Recovered { incomplete: true, .. } => recovery.run(None).await?,
         recovered => recovered,
     };
+    let (index, dispatch_from) = recovery.load_index(&recovered)?;
     let Recovery { segments, files, queues, mut repairs, .. } = recovery;
     repairs.extend(recovered.repairs);
     for repair in &repairs {
@@ -91,14 +94,24 @@ pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError>
         repairs,
     };
     queues.set_max(options.queues_max);
+    let store = Arc::new(Store {
+        env: env.clone(),
+        log: CommitLog::new(options.memory_window, segments, log_end),
+        options,
+        queues,
+        files,
+        index,
+        index_synced: AtomicI64::new(checkpoint.index_msg_timestamp.0),
+        dispatched: AtomicU64::new(dispatch_from),
+        state: WriteState::default(),
+        counters: Counters::default(),
+        lock: Mutex::new(Some(lock)),
+    });
     let last_store_time = recovered.end.last_store_time.unwrap_or_default().max(recovered.last_known);
-    let log = CommitLog::new(options.memory_window, segments, log_end);
-    let (state, counters) = (WriteState::default(), Counters::default());
-    let lock = Mutex::new(Some(lock));
-    let store = Arc::new(Store { env: env.clone(), options, log, queues, files, state, counters, lock });
-    let synced = recovered.table_end.unwrap_or(0);
+    let synced = recovered.table.map_or(0, |table| table.log_end);
     let writer = LogWriter::new(Arc::clone(&store), state_files, checkpoint, last_store_time, synced);
-    Ok(Opened { store, writer, report })
+    let dispatcher = Dispatcher::new(Arc::clone(&store), dispatch_from);
+    Ok(Opened { store, writer, dispatcher, report })
 }
 
 /// Everything at hand while a store is recovered.
@@ -117,8 +130,8 @@ struct Recovery<'a> {
 struct Recovered {
     plan: Plan,
     end: LogEnd,
-    /// The table's log end, if the table was used.
-    table_end: Option<u64>,
+    /// The table, if it was used.
+    table: Option<QueueTable>,
     /// Store time of the newest record that the queue table knows.
     last_known: Millis,
     /// The table was used, and the log shows that queues lack entries from before it.
@@ -165,8 +178,32 @@ impl Recovery<'_> {
                 repairs.extend(replay.finish(&self.files, log_min.min(end.at), end.at).map_err(io())?);
             }
         }
-        let table_end = table.map(|table| table.log_end);
-        Ok(Recovered { plan, end, table_end, last_known, incomplete, repairs })
+        Ok(Recovered { plan, end, table, last_known, incomplete, repairs })
+    }
+
+    /// Takes up the index files that can be trusted, and says from where on records are to be indexed.
+    fn load_index(&self, recovered: &Recovered) -> Result<(Option<IndexService>, u64), OpenError> {
+        let end = recovered.end.at;
+        if !self.options.index_enabled {
+            return Ok((None, end));
+        }
+        let directory = paths::index_dir(&self.options.root);
+        let mut options = IndexOptions::new(directory.clone());
+        options.geometry = IndexGeometry::new(self.options.index_slots, self.options.index_entries);
+        options.utc_offset_seconds = self.env.clock.local_offset_seconds();
+        let failed = |error| OpenError::io("open the index", &directory)(io::Error::other(error));
+        let synced_until = (self.exit == Exit::Unclean).then_some(self.checkpoint.index_msg_timestamp);
+        let (index, loaded) = IndexService::load(Arc::clone(&self.env.disk), options, synced_until).map_err(failed)?;
+        for (name, reason) in &loaded.deleted {
+            tracing::warn!(name, reason, "deleted an index file; its records are indexed again");
+        }
+        let cut = index.truncate(PhysicalOffset(end)).map_err(failed)?;
+        let next = index.next().0;
+        let table = recovered.table.as_ref().filter(|table| {
+            self.exit == Exit::Clean && loaded.deleted.is_empty() && cut == 0 && table.index_next == next
+        });
+        let from = table.map_or(next, |table| table.indexed.max(next));
+        Ok((Some(index), from.clamp(self.log_range().0.min(end), end)))
     }
 
     fn log_range(&self) -> (u64, u64) {
@@ -353,24 +390,6 @@ fn prepare_directories(env: &Env, options: &StoreOptions) -> Result<Box<dyn File
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(OpenError::Locked { root: root.clone() }),
         Err(error) => Err(OpenError::io("lock", &path)(error)),
     }
-}
-
-/// Makes the names of the store's directories survive a power cut, and those of the directories above them: a log in a
-/// directory whose name is lost is lost. An earlier start may have made them and died, so this is not for new ones only.
-async fn sync_names(env: &Env, options: &StoreOptions) -> Result<(), OpenError> {
-    let parents = [&options.root, &options.commit_log_dir, &paths::consume_queue_dir(&options.root)].map(|directory| {
-        let above = directory.ancestors().skip(1);
-        above.map(|path| if path.as_os_str().is_empty() { Path::new(".") } else { path }.to_owned()).collect::<Vec<_>>()
-    });
-    let all: BTreeSet<PathBuf> = parents.into_iter().flatten().collect();
-    for directory in all {
-        match env.disk.sync_dir(&directory).await {
-            // What we may not even list we did not make.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            result => result.map_err(OpenError::io("sync", &directory))?,
-        }
-    }
-    Ok(())
 }
 
 fn open_state_files(

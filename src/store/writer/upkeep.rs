@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use futures::future::{FutureExt, Shared};
@@ -319,6 +320,7 @@ impl LogWriter {
         self.gather(now);
         let flushed = self.store.log.flushed();
         let state = &mut self.upkeep.checkpoint;
+        state.current.index_msg_timestamp = Millis(self.store.index_synced.load(Ordering::Acquire));
         let gathered = state.gathering.as_ref().is_some_and(|queues| queues.left == 0 && queues.log_end <= flushed);
         let due = now.since(state.saved_at) >= CHECKPOINT_MS && state.current != state.saved;
         if !gathered && !due {

@@ -10,9 +10,10 @@ use metaq::env::{BoxFuture, Clock, DirEntry, Disk, Env, File, FileLock, Mapping,
 use metaq::proto::message::record::{BodyCrc, RecordView};
 use metaq::proto::message::{encode_record, record, NewRecord};
 use metaq::proto::{PhysicalOffset, QueueOffset};
+use metaq::store::index::KeyQuery;
 use metaq::store::{
-    open, AppendBatch, AppendResult, EntryForFilter, FlushMode, LogWriter, OpenError, Opened, Progress, ReadLimits,
-    ReadOutcome, RecoveryReport, Store, StoreOptions,
+    open, AppendBatch, AppendResult, Dispatcher, EntryForFilter, FlushMode, LogWriter, OpenError, Opened, Progress,
+    ReadLimits, ReadOutcome, RecoveryReport, Store, StoreOptions,
 };
 
 pub const START: i64 = 1_700_000_000_000;
@@ -31,6 +32,7 @@ pub struct World {
 pub struct Running {
     pub store: Arc<Store>,
     pub writer: LogWriter,
+    pub dispatcher: Dispatcher,
     pub report: RecoveryReport,
 }
 
@@ -54,8 +56,8 @@ impl World {
     }
 
     pub async fn try_open(&self) -> Result<Running, OpenError> {
-        let Opened { store, writer, report, .. } = open(&self.env(), self.options.clone()).await?;
-        Ok(Running { store, writer, report })
+        let Opened { store, writer, dispatcher, report } = open(&self.env(), self.options.clone()).await?;
+        Ok(Running { store, writer, dispatcher, report })
     }
 
     pub async fn open(&self) -> Running {
@@ -164,8 +166,17 @@ impl Running {
         }
     }
 
-    pub async fn close(self) {
+    pub async fn close(mut self) {
+        self.dispatcher.drain(Millis(START)).unwrap();
         self.writer.close().await.unwrap();
+    }
+
+    /// Bodies of what a key query finds.
+    pub fn query(&self, topic: &str, key: &str) -> Vec<Vec<u8>> {
+        let query = KeyQuery { topic, key, max: 64, begin: Millis(0), end: Millis(i64::MAX) };
+        let mut out = Vec::new();
+        self.store.query_by_key(&query, &mut out).unwrap();
+        record::iterate(&out, BodyCrc::Verify).map(|record| record.unwrap().body().to_vec()).collect()
     }
 
     /// Bodies of everything in a queue, read as a consumer would.
