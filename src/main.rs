@@ -1,3 +1,5 @@
 //! The one binary: `metaq <command>`.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    metaq::cli::main()
+}

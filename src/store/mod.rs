@@ -5,12 +5,12 @@
 //!                              │                   ├─► Store::read, record_at, offset_by_time
 //!                              └─► ConsumeQueue ───┘            any number of readers, never waiting for it
 //! ```
-//!
 //! Reading order: [`options`], [`batch`] and [`error`] (what goes in and what can go wrong), [`segment`] and
 //! [`commit_log`], [`consume_queue`], [`derive`] (what follows from a record), [`writer`], [`read`] and
 //! [`time_search`], [`recovery`].
 
 pub mod batch;
+pub mod check;
 pub mod checkpoint;
 mod commit_log;
 pub mod config_file;
@@ -33,7 +33,6 @@ mod segment;
 mod state;
 mod time_search;
 mod writer;
-
 pub use batch::{AppendBatch, AppendItem, AppendResult, GroupId, Stored, TagsCode};
 pub use consume_queue::{ConsumeQueue, QueueEntry, Waiter, WaiterId, CQ_UNIT_SIZE};
 pub use dispatcher::{Dispatched, Dispatcher};

@@ -8,12 +8,8 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::env::Clock;
+use crate::env::{Clock, ConnectionId};
 use crate::proto::remoting::Command;
-
-/// Names a connection for the life of the process; never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(pub u64);
 
 /// Requests to the peer that wait to be written; above this they are refused.
 const QUEUED_MAX: usize = 1024;

@@ -10,16 +10,21 @@ use ractor::concurrency::JoinHandle;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use super::session::{End, Session};
-use super::{ConnectionHandle, ConnectionId, Service};
-use crate::env::{Env, Listener, Stream};
+use super::{ConnectionHandle, Service};
+use crate::env::{ConnectionId, Env, Listener, Stream};
 
 /// How often idle connections are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// Pause after a failed accept: most likely too many files are open, and trying at once again would only burn CPU.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// Numbers connections over all listeners of the process, so that a [`ConnectionId`] names one of them.
+/// Numbers connections over all listeners of the process.
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
+
+/// A name no other connection of this process has had.
+pub(super) fn next_connection_id() -> ConnectionId {
+    ConnectionId(NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed))
+}
 
 /// Limits of a listener.
 #[derive(Clone, Copy, Debug)]
@@ -193,7 +198,7 @@ impl<S: Service> State<S> {
             tracing::warn!(%peer, connections = self.sessions.len(), "refused a connection: too many, or shutting down");
             return;
         }
-        let id = ConnectionId(NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed));
+        let id = next_connection_id();
         let (handle, outbound) = ConnectionHandle::new(id);
         let last_active = Arc::new(AtomicU64::new(self.env.clock.monotonic().as_millis() as u64));
         let session = Session {

@@ -1,11 +1,13 @@
 //! Connections: a listener actor accepts, one plain task per connection moves bytes, a [`Service`] decides.
 
+mod client;
 mod connection;
 mod listener;
 mod output;
 mod session;
 
-pub use connection::{CallError, ConnectionHandle, ConnectionId};
+pub use client::{NoRequests, connect};
+pub use connection::{CallError, ConnectionHandle};
 pub use listener::{ListenerActor, ListenerHandle, ListenerMessage, ListenerOptions};
 pub use output::{Answer, Output};
 

@@ -32,11 +32,21 @@ const QUEUE_SYNC_MS: u64 = 10_000;
 
 type Prepared = Result<Arc<Segment>, Arc<io::Error>>;
 
+/// A segment being made. Its job's value may come back long after the writer waited for it itself, when the next one is
+/// being made already.
+#[derive(Clone)]
+struct Preparation {
+    number: u64,
+    segment: Shared<BoxFuture<'static, Prepared>>,
+}
+
 /// State of the work beside appending.
 pub(super) struct Upkeep {
     next: Option<Arc<Segment>>,
     /// The segment being made. Shared: the writer may have to wait for it itself.
-    preparing: Option<Shared<BoxFuture<'static, Prepared>>>,
+    preparing: Option<Preparation>,
+    /// Segments asked for so far; tells one preparation from the next.
+    preparations: u64,
     /// Pages below this position of the log were asked for.
     prefaulted: u64,
     prefaulting: bool,
@@ -76,7 +86,7 @@ pub struct JobDone(Done);
 
 enum Done {
     Prefault,
-    Segment(Prepared),
+    Segment(u64, Prepared),
     Checkpoint { files: StateFiles, saved: Checkpoint, queues: Option<Gathering>, result: io::Result<()> },
 }
 
@@ -85,6 +95,7 @@ impl Upkeep {
         Upkeep {
             next: None,
             preparing: None,
+            preparations: 0,
             prefaulted: 0,
             prefaulting: false,
             cooling: VecDeque::new(),
@@ -107,7 +118,7 @@ impl Upkeep {
     /// The segment made ahead, or being made, if any.
     pub(super) async fn take_unused(&mut self) -> Option<Arc<Segment>> {
         match (self.next.take(), self.preparing.take()) {
-            (None, Some(preparing)) => preparing.await.ok(),
+            (None, Some(preparing)) => preparing.segment.await.ok(),
             (next, _) => next,
         }
     }
@@ -151,7 +162,7 @@ impl LogWriter {
     pub fn finish_job(&mut self, done: JobDone) {
         match done.0 {
             Done::Prefault => self.upkeep.prefaulting = false,
-            Done::Segment(prepared) => self.take_prepared(prepared),
+            Done::Segment(number, prepared) => self.take_prepared(number, prepared),
             Done::Checkpoint { files, saved, queues, result } => {
                 let state = &mut self.upkeep.checkpoint;
                 state.files = Some(files);
@@ -174,14 +185,14 @@ impl LogWriter {
         if let Some(active) = self.active.clone().filter(|active| !active.is_allocated()) {
             active.allocate().await.map_err(|error| self.no_segment(&error))?;
         } else if self.upkeep.next.is_none() {
-            let preparing = self.prepare();
-            let prepared = preparing.await;
+            let Preparation { number, segment } = self.prepare();
+            let prepared = segment.await;
             if let Err(error) = &prepared {
                 let refused = self.no_segment(error);
                 self.upkeep.preparing = None;
                 return Err(refused);
             }
-            self.take_prepared(prepared);
+            self.take_prepared(number, prepared);
         }
         Ok(())
     }
@@ -210,25 +221,30 @@ impl LogWriter {
     }
 
     fn prepare_ahead(&mut self) -> Option<BoxFuture<'static, JobDone>> {
-        self.wants_segment().then(|| self.prepare().map(|prepared| JobDone(Done::Segment(prepared))).boxed())
+        self.wants_segment().then(|| {
+            let Preparation { number, segment } = self.prepare();
+            segment.map(move |prepared| JobDone(Done::Segment(number, prepared))).boxed()
+        })
     }
 
     /// Begins to make the next segment, or joins who is at it.
-    fn prepare(&mut self) -> Shared<BoxFuture<'static, Prepared>> {
+    fn prepare(&mut self) -> Preparation {
         if let Some(preparing) = &self.upkeep.preparing {
             return preparing.clone();
         }
         let base = self.active.as_ref().map_or(self.position, |active| active.end());
         let options = &self.store.options;
         let made = Segment::create(self.store.env.clone(), options.commit_log_dir.clone(), base, options.segment_size);
-        let preparing = made.map(|made| made.map(Arc::new).map_err(Arc::new)).boxed().shared();
-        self.upkeep.preparing = Some(preparing.clone());
-        preparing
+        let segment = made.map(|made| made.map(Arc::new).map_err(Arc::new)).boxed().shared();
+        self.upkeep.preparations += 1;
+        let preparation = Preparation { number: self.upkeep.preparations, segment };
+        self.upkeep.preparing = Some(preparation.clone());
+        preparation
     }
 
-    fn take_prepared(&mut self, prepared: Prepared) {
+    fn take_prepared(&mut self, number: u64, prepared: Prepared) {
         // The writer may have waited for it itself, before the job's own value came back.
-        if self.upkeep.preparing.take().is_none() {
+        if self.upkeep.preparing.take_if(|preparing| preparing.number == number).is_none() {
             return;
         }
         match prepared {

@@ -1,0 +1,123 @@
+//! One run: a scenario and a seed, in this process, which must have run none before.
+//!
+//! ractor's registries and actor ids, hash keys and more are global to a process, so a second run in the same process
+//! would differ from the first.
+
+use std::fmt;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use futures::future::{select, Either};
+use madsim::runtime::{Handle, Runtime};
+use madsim::time::TimeHandle;
+
+use crate::checkers::Violation;
+use crate::scenarios::{Scenario, Verdict};
+use crate::world::{Options, World};
+
+/// A run that takes longer in simulated time has failed.
+const TIME_LIMIT: Duration = Duration::from_secs(3_600);
+/// Actors nest futures deeply in debug builds.
+const STACK_BYTES: usize = 64 << 20;
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The broken promise, if any.
+    pub violation: Option<Violation>,
+    /// Hash of all events.
+    pub hash: u64,
+    /// Number of events.
+    pub events: u64,
+    /// Simulated time.
+    pub simulated: Duration,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.violation.is_none() { "ok" } else { "FAIL" };
+        let seconds = self.simulated.as_secs_f64();
+        write!(f, "{verdict} hash={:016x} simulated={seconds:.3}s events={}", self.hash, self.events)?;
+        if let Some(violation) = &self.violation {
+            write!(f, " {}", violation.to_string().replace('\n', " "))?;
+        }
+        Ok(())
+    }
+}
+
+/// The first panic of the run. ractor catches panics of actors, so without this they would pass unseen.
+static FIRST_PANIC: OnceLock<Mutex<Option<String>>> = OnceLock::new();
+
+fn first_panic() -> &'static Mutex<Option<String>> {
+    FIRST_PANIC.get_or_init(Mutex::default)
+}
+
+fn latch_panics(print: bool) {
+    first_panic();
+    std::panic::set_hook(Box::new(move |info| {
+        // Outside a simulation the time is unknown, inside it every panic is one of some task.
+        let place = match TimeHandle::try_current() {
+            Some(time) => {
+                let node = Handle::try_current().is_ok().then(madsim::plugin::node);
+                format!("at {:.6}s on machine {}: ", time.elapsed().as_secs_f64(), node.map_or(-1, machine_number))
+            }
+            None => String::new(),
+        };
+        let text = format!("{place}{info}");
+        if print {
+            println!("{text}");
+        }
+        first_panic().lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
+    }));
+}
+
+fn machine_number(node: madsim::task::NodeId) -> i64 {
+    node.to_string().parse().unwrap_or(-1)
+}
+
+/// Runs a scenario to its end.
+pub fn run(scenario: &'static Scenario, options: Options) -> Outcome {
+    latch_panics(options.print);
+    let simulation = move || {
+        let runtime = Runtime::with_seed_and_config(options.seed, madsim::Config::default());
+        let world: Arc<Mutex<Option<(World, TimeHandle)>>> = Arc::default();
+        let keep = world.clone();
+        let verdict = catch_unwind(AssertUnwindSafe(|| {
+            runtime.block_on(async move {
+                let world = World::start(&options);
+                *keep.lock().unwrap_or_else(PoisonError::into_inner) = Some((world.clone(), TimeHandle::current()));
+                play(scenario, world).await
+            })
+        }));
+        let (world, time) = world.lock().unwrap_or_else(PoisonError::into_inner).take().expect("the world began");
+        let (hash, events) = world.digest();
+        let outcome = Outcome { violation: judge(verdict.ok()), hash, events, simulated: time.elapsed() };
+        // The process ends now; taking apart what global registries still point to serves nothing.
+        std::mem::forget((runtime, world));
+        outcome
+    };
+    let thread = std::thread::Builder::new().name("simulation".to_owned()).stack_size(STACK_BYTES);
+    let thread = thread.spawn(simulation).expect("a thread starts");
+    thread.join().unwrap_or_else(|_| Outcome { violation: judge(None), hash: 0, events: 0, simulated: Duration::ZERO })
+}
+
+async fn play(scenario: &'static Scenario, world: World) -> Verdict {
+    let limit = world.sleep(TIME_LIMIT);
+    let verdict = match select((scenario.run)(world.clone()), limit).await {
+        Either::Left((verdict, _)) => verdict,
+        Either::Right(_) => Err(Violation::new("time limit", format!("no end after {} s", TIME_LIMIT.as_secs()))),
+    };
+    world.violation().map_or(verdict, Err)
+}
+
+/// A panic counts before anything else: what came later may be its consequence.
+fn judge(verdict: Option<Verdict>) -> Option<Violation> {
+    let panic = first_panic().lock().unwrap_or_else(PoisonError::into_inner).take();
+    match (panic, verdict) {
+        (Some(text), _) => Some(Violation::new("panic", text)),
+        (None, Some(Ok(()))) => None,
+        (None, Some(Err(violation))) => Some(violation),
+        (None, None) => Some(Violation::new("panic", "the run ended without a message")),
+    }
+}

@@ -1,0 +1,33 @@
+//! The stories, by name.
+
+use futures::future::LocalBoxFuture;
+
+use crate::checkers::Violation;
+use crate::world::World;
+
+#[path = "../scenarios/ping.rs"]
+mod ping;
+#[path = "../scenarios/store_crash.rs"]
+pub(crate) mod store_crash;
+
+/// How a run ends.
+pub type Verdict = Result<(), Violation>;
+
+/// A story that a seed turns into one run.
+#[derive(Clone, Copy)]
+pub struct Scenario {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What happens in it, in one line.
+    pub story: &'static str,
+    /// Runs it in a fresh world.
+    pub run: fn(World) -> LocalBoxFuture<'static, Verdict>,
+}
+
+/// All scenarios.
+pub const ALL: &[Scenario] = &[ping::SCENARIO, store_crash::POWER_CUT, store_crash::KILL, store_crash::ASYNC_POWER_CUT];
+
+/// The scenario of a name.
+pub fn find(name: &str) -> Option<&'static Scenario> {
+    ALL.iter().find(|scenario| scenario.name == name)
+}

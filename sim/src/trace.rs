@@ -1,0 +1,91 @@
+//! What happened, as a rolling hash and, on replay, as readable lines.
+
+use std::fmt::Write as _;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use madsim::time::TimeHandle;
+
+use crate::world::NodeId;
+
+/// FNV-1a, 64 bits: fast, and the same on every machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fnv(pub u64);
+
+impl Fnv {
+    /// The hash of nothing.
+    pub const EMPTY: Fnv = Fnv(0xcbf2_9ce4_8422_2325);
+
+    /// Adds bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    /// Adds a number.
+    pub fn number(&mut self, number: u64) {
+        self.bytes(&number.to_be_bytes());
+    }
+}
+
+struct Inner {
+    hash: Fnv,
+    events: u64,
+    names: Vec<String>,
+}
+
+/// The trace of one run. Two runs of one seed have the same hash.
+pub struct Trace {
+    time: TimeHandle,
+    print: bool,
+    inner: Mutex<Inner>,
+}
+
+impl Trace {
+    /// A trace without events; `print` writes each event to standard output as a line.
+    pub fn new(print: bool) -> Trace {
+        let inner = Inner { hash: Fnv::EMPTY, events: 0, names: vec!["world".to_owned()] };
+        Trace { time: TimeHandle::current(), print, inner: Mutex::new(inner) }
+    }
+
+    /// Gives the next node its name in readable lines.
+    pub fn name_node(&self, name: &str) {
+        self.inner.lock().expect("trace").names.push(name.to_owned());
+    }
+
+    /// Notes an event: what happened, on which node, with which numbers and words.
+    pub fn note(&self, node: NodeId, what: &'static str, numbers: &[u64], words: &str) {
+        let now = self.time.elapsed();
+        let mut inner = self.inner.lock().expect("trace");
+        inner.events += 1;
+        inner.hash.number(now.as_nanos() as u64);
+        inner.hash.number(u64::from(node.0));
+        inner.hash.bytes(what.as_bytes());
+        for number in numbers {
+            inner.hash.number(*number);
+        }
+        inner.hash.bytes(words.as_bytes());
+        if self.print {
+            let name = inner.names.get(node.0 as usize).map_or("?", String::as_str);
+            println!("{}", line(now, name, what, numbers, words));
+        }
+    }
+
+    /// Hash and number of the events so far.
+    pub fn digest(&self) -> (u64, u64) {
+        let inner = self.inner.lock().expect("trace");
+        (inner.hash.0, inner.events)
+    }
+}
+
+fn line(now: Duration, node: &str, what: &str, numbers: &[u64], words: &str) -> String {
+    let mut line = format!("{:>14.6} {node:<12} {what:<16}", now.as_secs_f64());
+    for number in numbers {
+        let _ = write!(line, " {number}");
+    }
+    if !words.is_empty() {
+        let _ = write!(line, " {words}");
+    }
+    line
+}

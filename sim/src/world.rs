@@ -1,0 +1,295 @@
+//! A simulated world: machines with a network, disks and clocks, and what befalls them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use madsim::runtime::Handle;
+use metaq::env::{Canary, Env};
+
+use crate::agenda::{Agenda, Sleep};
+use crate::checkers::Violation;
+use crate::clock::SimClock;
+use crate::disk::{Drive, DriveSettings, SimDisk};
+use crate::faults::SimFaults;
+use crate::history::History;
+use crate::net::{LinkSettings, Network, SimNet};
+use crate::random::{SimRng, Stream};
+use crate::trace::Trace;
+
+/// A machine of the simulated world. 0 is the world itself, on which scenarios run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// Where scenarios run.
+    pub const WORLD: NodeId = NodeId(0);
+}
+
+/// One life of a process, from its start to its death. Handles hold one and do nothing once it has ended.
+#[derive(Clone, Debug)]
+pub struct Life(Arc<AtomicBool>);
+
+impl Default for Life {
+    fn default() -> Life {
+        Life(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl Life {
+    /// True until the process dies.
+    pub fn is_alive(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// An error once the process is dead.
+    pub fn check(&self) -> io::Result<()> {
+        if self.is_alive() {
+            Ok(())
+        } else {
+            Err(io::Error::new(io::ErrorKind::NotConnected, "this process is dead"))
+        }
+    }
+
+    fn end(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// How a world is made.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The number that fixes everything.
+    pub seed: u64,
+    /// Writes each event as a line.
+    pub print: bool,
+    /// Planted bugs that are on.
+    pub canaries: BTreeSet<Canary>,
+}
+
+struct Node {
+    name: String,
+    machine: madsim::task::NodeId,
+    ip: Ipv4Addr,
+    drive: Arc<Drive>,
+    clock_error: Arc<AtomicI64>,
+    life: Life,
+    incarnation: u64,
+}
+
+struct Shared {
+    seed: u64,
+    agenda: Arc<Agenda>,
+    trace: Arc<Trace>,
+    network: Arc<Network>,
+    faults: Arc<SimFaults>,
+    history: History,
+    runtime: Handle,
+    nodes: Mutex<BTreeMap<NodeId, Node>>,
+    messages: AtomicU64,
+    violation: Mutex<Option<Violation>>,
+}
+
+/// The simulated world, cheap to clone.
+#[derive(Clone)]
+pub struct World(Arc<Shared>);
+
+impl World {
+    /// A world without machines. Call it inside the simulation, once.
+    pub fn start(options: &Options) -> World {
+        let seed = options.seed;
+        let agenda = Agenda::start();
+        let trace = Arc::new(Trace::new(options.print));
+        let quick = Stream::new(seed, "network quality").below(2) == 0;
+        let settings = quick.then_some(LinkSettings::LAN);
+        let network = Network::new(seed, settings, agenda.clone(), trace.clone());
+        let faults = Arc::new(SimFaults::new(seed, options.canaries.clone()));
+        let history = History::new(trace.clone());
+        World(Arc::new(Shared {
+            seed,
+            agenda,
+            trace,
+            network,
+            faults,
+            history,
+            runtime: Handle::current(),
+            nodes: Mutex::default(),
+            messages: AtomicU64::new(0),
+            violation: Mutex::default(),
+        }))
+    }
+
+    /// Adds a machine. Its disk is empty, its clock up to half a second wrong.
+    pub fn add_node(&self, name: &str) -> NodeId {
+        let shared = &self.0;
+        let node = NodeId(self.nodes().len() as u32 + 1);
+        let mut random = self.random(&format!("machine {name}"));
+        let clock_error = Arc::new(AtomicI64::new(random.below(1_001) as i64 - 500));
+        let clock = Arc::new(SimClock::new(shared.agenda.clone(), clock_error.clone()));
+        let settings = DriveSettings::draw(&mut random);
+        let drive = Drive::new(shared.seed, node, settings, clock, shared.agenda.clone(), shared.trace.clone());
+        shared.trace.name_node(name);
+        let ip = shared.network.add_host(node, name);
+        let machine = shared.runtime.create_node().name(name).build().id();
+        let (life, name) = (Life::default(), name.to_owned());
+        self.nodes().insert(node, Node { name, machine, ip, drive, clock_error, life, incarnation: 1 });
+        node
+    }
+
+    /// The doors of a node's present incarnation.
+    pub fn env(&self, node: NodeId) -> Env {
+        let shared = &self.0;
+        self.with(node, |n| {
+            let clock = SimClock::new(shared.agenda.clone(), n.clock_error.clone());
+            let net = SimNet::new(shared.network.clone(), node, n.life.clone());
+            let disk = SimDisk::new(n.drive.clone(), n.life.clone());
+            let rng = SimRng::new(self.random(&format!("node {} {}", node.0, n.incarnation)));
+            Env::new(Arc::new(clock), Arc::new(net), Arc::new(disk), Arc::new(rng)).with_faults(shared.faults.clone())
+        })
+    }
+
+    /// Starts a task on a node; it ends when the node is killed.
+    pub fn spawn<F>(&self, node: NodeId, future: F) -> madsim::task::JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let machine = self.with(node, |n| n.machine);
+        self.0.runtime.get_node(machine).expect("every node has a machine").spawn(future)
+    }
+
+    /// The process dies at once. The kernel lives on: its page cache stays, its connections are closed.
+    pub fn kill(&self, node: NodeId) {
+        self.note(node, "killed", &[], "");
+        self.0.network.kill(node);
+        self.end_life(node);
+        self.disk(node).kill();
+    }
+
+    /// The machine loses its power: unsynced data is gone or torn, and nobody hears a farewell.
+    pub fn power_cut(&self, node: NodeId) {
+        self.note(node, "power cut", &[], "");
+        self.0.network.power_off(node);
+        self.end_life(node);
+        self.disk(node).power_cut();
+    }
+
+    /// Makes the machine ready for a new process, which the scenario starts.
+    pub fn restart(&self, node: NodeId) {
+        let machine = {
+            let mut nodes = self.nodes();
+            let n = nodes.get_mut(&node).expect("a node of this world");
+            assert!(!n.life.is_alive(), "kill {} before restarting it", n.name);
+            n.life = Life::default();
+            n.incarnation += 1;
+            n.machine
+        };
+        self.note(node, "restarted", &[], "");
+        self.0.network.power_on(node);
+        self.0.runtime.restart(machine);
+    }
+
+    /// Stops all tasks of a node for a while, as a long garbage collection or SIGSTOP does; its kernel goes on.
+    pub fn pause(&self, node: NodeId) {
+        self.note(node, "paused", &[], "");
+        self.0.runtime.pause(self.with(node, |n| n.machine));
+    }
+
+    /// Ends [`World::pause`].
+    pub fn resume(&self, node: NodeId) {
+        self.note(node, "resumed", &[], "");
+        self.0.runtime.resume(self.with(node, |n| n.machine));
+    }
+
+    /// Moves a node's wall clock.
+    pub fn shift_clock(&self, node: NodeId, millis: i64) {
+        self.note(node, "clock shifted", &[millis as u64], "");
+        self.with(node, |n| n.clock_error.fetch_add(millis, Ordering::Relaxed));
+    }
+
+    /// True while a node's process lives.
+    pub fn is_alive(&self, node: NodeId) -> bool {
+        self.with(node, |n| n.life.is_alive())
+    }
+
+    /// The network and its faults.
+    pub fn network(&self) -> &Network {
+        &self.0.network
+    }
+
+    /// A node's disk and its faults.
+    pub fn disk(&self, node: NodeId) -> Arc<Drive> {
+        self.with(node, |n| n.drive.clone())
+    }
+
+    /// A node's address.
+    pub fn ip(&self, node: NodeId) -> Ipv4Addr {
+        self.with(node, |n| n.ip)
+    }
+
+    /// What clients did and saw.
+    pub fn history(&self) -> &History {
+        &self.0.history
+    }
+
+    /// A number for a message that no other has.
+    pub fn next_message(&self) -> u64 {
+        self.0.messages.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Reports a broken promise from anywhere in the run; the first one counts.
+    pub fn violated(&self, violation: Violation) {
+        self.note(NodeId::WORLD, "violated", &[], &violation.to_string());
+        self.0.violation.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(violation);
+    }
+
+    /// The first broken promise that was reported.
+    pub fn violation(&self) -> Option<Violation> {
+        self.0.violation.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The random stream of this run for `purpose`.
+    pub fn random(&self, purpose: &str) -> Stream {
+        Stream::new(self.0.seed, purpose)
+    }
+
+    /// Simulated time since the start.
+    pub fn now(&self) -> Duration {
+        self.0.agenda.now()
+    }
+
+    /// Waits.
+    pub fn sleep(&self, duration: Duration) -> Sleep {
+        self.0.agenda.sleep(duration)
+    }
+
+    /// Notes an event of the scenario in the trace.
+    pub fn note(&self, node: NodeId, what: &'static str, numbers: &[u64], words: &str) {
+        self.0.trace.note(node, what, numbers, words);
+    }
+
+    /// Hash and number of events so far.
+    pub fn digest(&self) -> (u64, u64) {
+        self.0.trace.digest()
+    }
+
+    fn end_life(&self, node: NodeId) {
+        let machine = self.with(node, |n| {
+            n.life.end();
+            n.machine
+        });
+        self.0.runtime.kill(machine);
+    }
+
+    fn with<T>(&self, node: NodeId, f: impl FnOnce(&Node) -> T) -> T {
+        f(self.nodes().get(&node).expect("a node of this world"))
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, BTreeMap<NodeId, Node>> {
+        self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,48 @@
+//! What the simulator promises, each run in a process of its own.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Mutex;
+
+use sim::scenarios;
+use sim::sweep::{child, sweep, ChildRun};
+
+const JOBS: usize = 2;
+
+fn binary() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_sim"))
+}
+
+/// Runs a scenario with the seeds `0..count`; the runs in order of their seeds.
+fn runs(scenario: &str, count: u64) -> Vec<ChildRun> {
+    let runs = Mutex::new(Vec::new());
+    sweep(binary(), &[scenario], 0..count, JOBS, &BTreeSet::new(), &|run| {
+        runs.lock().expect("no report panics").push(run.clone());
+    });
+    let mut runs = runs.into_inner().expect("no report panics");
+    runs.sort_by_key(|run| run.seed);
+    runs
+}
+
+fn assert_passed(runs: &[ChildRun]) {
+    let failed: Vec<_> = runs.iter().filter(|run| !run.passed).collect();
+    assert!(failed.is_empty(), "cargo run -p sim -- replay <scenario> <seed>: {failed:#?}");
+}
+
+#[test]
+fn every_seed_replays() {
+    let (first, second) = (runs("ping", 20), runs("ping", 20));
+    assert_passed(&first);
+    for (a, b) in first.iter().zip(&second) {
+        assert_eq!(a.line, b.line, "seed {} ran differently in two processes", a.seed);
+    }
+    let different: BTreeSet<_> = first.iter().map(|run| &run.line).collect();
+    assert_eq!(different.len(), first.len(), "every seed is a run of its own");
+}
+
+#[test]
+fn an_unknown_scenario_is_refused() {
+    let run = child(binary(), "no such story", 1, &BTreeSet::new());
+    assert!(!run.passed, "{run:?}");
+    assert!(scenarios::find("no such story").is_none());
+}

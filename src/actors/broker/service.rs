@@ -1,0 +1,166 @@
+//! What a broker does with requests: sends and pulls at once, everything else by a handler.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::handlers;
+use super::pull::Puller;
+use super::send::SendBatch;
+use super::shared::Shared;
+use crate::actors::net::{Answer, ConnectionHandle, Output, Service};
+use crate::broker::directory::Cache;
+use crate::broker::flow::SessionFlow;
+use crate::broker::groups::GroupView;
+use crate::broker::topics::TopicView;
+use crate::proto::remoting::{Command, Head, RawFrame, Response, Serialization, encode_response, request};
+use crate::store::{ConsumeQueue, Store, StoreError};
+
+/// Serves the connections of one broker.
+pub struct BrokerService {
+    shared: Arc<Shared>,
+}
+
+/// One connection and the handles it has looked up.
+pub struct BrokerConnection {
+    /// How to reach the peer.
+    pub handle: ConnectionHandle,
+    /// The peer's address.
+    pub peer: SocketAddr,
+    /// Topics it uses.
+    pub topics: Cache<TopicView>,
+    /// Groups it uses.
+    pub groups: Cache<GroupView>,
+    /// Queues it uses.
+    pub queues: QueueCache,
+    /// Its budget of bytes in flight.
+    pub flow: SessionFlow,
+    /// Sends of the present read.
+    pub sends: SendBatch,
+}
+
+/// Queue handles of one connection, so that a send does not look its queue up in the store.
+#[derive(Default)]
+pub struct QueueCache {
+    topics: HashMap<Arc<str>, HashMap<u32, Arc<ConsumeQueue>>>,
+}
+
+/// Topics whose queues one connection remembers; beyond, it begins anew.
+const CACHED_TOPICS_MAX: usize = 1024;
+
+impl QueueCache {
+    /// The queue, made if it is not there.
+    ///
+    /// # Errors
+    /// The store's, if it takes no more queues.
+    pub fn get(&mut self, store: &Store, topic: &str, queue_id: u32) -> Result<Arc<ConsumeQueue>, StoreError> {
+        if let Some(queue) = self.topics.get(topic).and_then(|queues| queues.get(&queue_id)) {
+            if !queue.is_deleted() {
+                return Ok(Arc::clone(queue));
+            }
+        }
+        let queue = store.queue_or_create(topic, queue_id)?;
+        if self.topics.len() >= CACHED_TOPICS_MAX {
+            self.topics.clear();
+        }
+        self.topics.entry(Arc::clone(queue.topic())).or_default().insert(queue_id, Arc::clone(&queue));
+        Ok(queue)
+    }
+}
+
+/// How a request is to be answered.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyTo {
+    /// The request's number.
+    pub opaque: i32,
+    /// The request's coding.
+    pub serialization: Serialization,
+    /// Nobody waits for an answer.
+    pub oneway: bool,
+}
+
+impl ReplyTo {
+    /// Of a request.
+    pub fn new(head: &Head<'_>, frame: &RawFrame<'_>) -> Self {
+        ReplyTo { opaque: head.opaque, serialization: frame.serialization, oneway: head.is_oneway() }
+    }
+
+    /// Writes the answer.
+    pub fn write(self, out: &mut Vec<u8>, response: &Response) {
+        if !self.oneway {
+            encode_response(out, self.serialization, self.opaque, response);
+        }
+    }
+
+    /// The answer for later.
+    pub fn answer(self, response: Response) -> Option<Answer> {
+        (!self.oneway).then(|| Box::new(move |out: &mut Vec<u8>| self.write(out, &response)) as Answer)
+    }
+}
+
+impl BrokerService {
+    /// Serves with this state.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        BrokerService { shared }
+    }
+}
+
+impl Service for BrokerService {
+    type Connection = BrokerConnection;
+
+    fn connected(&self, handle: ConnectionHandle, peer: SocketAddr) -> Self::Connection {
+        self.shared.connections().insert(handle.id(), handle.clone());
+        let per_session = self.shared.settings().config.in_flight_bytes_per_session;
+        BrokerConnection {
+            handle,
+            peer,
+            topics: Cache::default(),
+            groups: Cache::default(),
+            queues: QueueCache::default(),
+            flow: SessionFlow::new(per_session, self.shared.flow.clone()),
+            sends: SendBatch::default(),
+        }
+    }
+
+    fn request(
+        &self,
+        connection: &mut Self::Connection,
+        head: &Head<'_>,
+        frame: &RawFrame<'_>,
+        output: &mut Output,
+    ) -> Result<(), String> {
+        let reply = ReplyTo::new(head, frame);
+        match head.code {
+            request::SEND_MESSAGE | request::SEND_MESSAGE_V2 | request::SEND_BATCH_MESSAGE => {
+                super::send::take(&self.shared, connection, head, frame, reply, output);
+            }
+            request::PULL_MESSAGE | request::LITE_PULL_MESSAGE => {
+                Puller::take(&self.shared, connection, head, reply, output);
+            }
+            _ => {
+                let Ok(command) = Command::decode(frame) else { return Err("header cannot be read".to_owned()) };
+                let call = handlers::Call {
+                    shared: Arc::clone(&self.shared),
+                    connection: connection.handle.clone(),
+                    peer: connection.peer,
+                    command,
+                };
+                output.later(Box::pin(async move { reply.answer(handlers::handle(call).await) }));
+            }
+        }
+        Ok(())
+    }
+
+    fn submit(&self, connection: &mut Self::Connection, output: &mut Output) {
+        connection.sends.submit(&self.shared, output);
+    }
+
+    fn disconnected(&self, connection: Self::Connection) {
+        let id = connection.handle.id();
+        let mut effects = Vec::new();
+        self.shared.connections().remove(&id);
+        self.shared.clients().on_connection_closed(id, &mut effects);
+        self.shared.locks().on_connection_closed(id);
+        self.shared.carry_out(effects);
+    }
+}

@@ -1,0 +1,238 @@
+//! What the sessions and actors of one broker share.
+//!
+//! The rules are plain state machines behind one short lock each; no lock is held across an await, and where two are
+//! held at once they are taken in the order of the fields here. What the rules want done goes to the [`Keeper`] as
+//! effects.
+//!
+//! [`Keeper`]: super::keeper
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use ractor::ActorRef;
+
+use super::keeper::KeeperMessage;
+use crate::actors::log_writer::LogWriterHandle;
+use crate::actors::net::ConnectionHandle;
+use crate::broker::clients::Clients;
+use crate::broker::directory::Directory;
+use crate::broker::flow::ByteBudget;
+use crate::broker::groups::{GroupTable, GroupView};
+use crate::broker::locks::QueueLocks;
+use crate::broker::offsets::OffsetTable;
+use crate::broker::pull::PullRules;
+use crate::broker::send::SendRules;
+use crate::broker::topics::{TopicTable, TopicView};
+use crate::broker::Effect;
+use crate::config::broker::{BrokerConfig, BrokerRole};
+use crate::env::{ConnectionId, Env, Millis};
+use crate::proto::message::unique_key::UniqueKeys;
+use crate::store::Store;
+
+/// The settings and what the rules make of them; replaced as a whole when a request changes settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// All settings.
+    pub config: BrokerConfig,
+    /// For sends.
+    pub send: SendRules,
+    /// For pulls.
+    pub pull: PullRules,
+}
+
+impl Settings {
+    /// What follows from a broker's settings and the address it tells clients.
+    pub fn new(config: BrokerConfig, advertised: SocketAddr) -> Self {
+        let slave = config.broker_role == BrokerRole::Slave;
+        let address = advertised.ip().to_string();
+        let send = SendRules {
+            cluster: config.broker_cluster_name.clone(),
+            region: config.region_id.clone(),
+            trace_on: config.trace_on,
+            address: address.clone(),
+            body_bytes_max: config.max_message_size,
+            writable: config.is_writable(),
+            slave,
+            accept_from: Millis(config.start_accept_send_request_timestamp),
+            levels: config.delay_levels(),
+        };
+        let pull = PullRules {
+            address,
+            readable: config.is_readable(),
+            lite_pull: config.lite_pull_message_enable,
+            slave_read: config.slave_read_enable,
+            slave,
+        };
+        Settings { config, send, pull }
+    }
+}
+
+/// See the module's text.
+pub struct Shared {
+    /// The world.
+    pub env: Env,
+    /// The store's read side.
+    pub store: Arc<Store>,
+    /// The store's write side.
+    pub writer: LogWriterHandle,
+    /// The address clients are told; it stands in message ids.
+    pub advertised: SocketAddr,
+    /// When the broker started.
+    pub started: Millis,
+    /// Makes UNIQ_KEYs for messages that come without.
+    pub unique_keys: UniqueKeys,
+    /// Bytes of requests in flight.
+    pub flow: ByteBudget,
+    /// Pulls that wait for messages.
+    pub parked_pulls: AtomicUsize,
+    /// Topics, for lookups.
+    pub topic_directory: Arc<Directory<TopicView>>,
+    /// Groups, for lookups.
+    pub group_directory: Arc<Directory<GroupView>>,
+    settings: RwLock<Arc<Settings>>,
+    topics: Mutex<TopicTable>,
+    groups: Mutex<GroupTable>,
+    clients: Mutex<Clients>,
+    locks: Mutex<QueueLocks>,
+    offsets: Mutex<OffsetTable>,
+    connections: Mutex<BTreeMap<ConnectionId, ConnectionHandle>>,
+    keeper: OnceLock<ActorRef<KeeperMessage>>,
+}
+
+/// What [`Shared::new`] is made of.
+pub struct Parts {
+    /// See [`Shared`].
+    pub env: Env,
+    /// See [`Shared`].
+    pub store: Arc<Store>,
+    /// See [`Shared`].
+    pub writer: LogWriterHandle,
+    /// See [`Shared`].
+    pub advertised: SocketAddr,
+    /// All settings.
+    pub settings: Settings,
+    /// Topics as loaded.
+    pub topics: TopicTable,
+    /// Groups as loaded.
+    pub groups: GroupTable,
+    /// Offsets as loaded.
+    pub offsets: OffsetTable,
+}
+
+impl Shared {
+    /// A broker's shared state. [`Shared::set_keeper`] comes next, before any request.
+    pub fn new(parts: Parts) -> Self {
+        let Parts { env, store, writer, advertised, settings, topics, groups, offsets } = parts;
+        let config = &settings.config;
+        let instance = env.rng.next_u64();
+        Shared {
+            started: env.clock.now(),
+            unique_keys: UniqueKeys::new(advertised.ip(), (instance >> 32) as u32, instance as u32),
+            flow: ByteBudget::new(config.in_flight_bytes_per_broker),
+            parked_pulls: AtomicUsize::new(0),
+            topic_directory: Arc::clone(topics.directory()),
+            group_directory: Arc::clone(groups.directory()),
+            clients: Mutex::new(Clients::new(config.clients_max, config.subscription_expired_timeout)),
+            locks: Mutex::new(QueueLocks::new(config.locks_max)),
+            settings: RwLock::new(Arc::new(settings)),
+            topics: Mutex::new(topics),
+            groups: Mutex::new(groups),
+            offsets: Mutex::new(offsets),
+            connections: Mutex::default(),
+            keeper: OnceLock::new(),
+            env,
+            store,
+            writer,
+            advertised,
+        }
+    }
+
+    /// Where effects go from now on.
+    pub fn set_keeper(&self, keeper: ActorRef<KeeperMessage>) {
+        // Only the start of a broker calls this, once.
+        let _ = self.keeper.set(keeper);
+    }
+
+    /// The settings as they are now.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes other settings.
+    pub fn set_settings(&self, settings: Settings) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// Topics.
+    pub fn topics(&self) -> MutexGuard<'_, TopicTable> {
+        lock(&self.topics)
+    }
+
+    /// Subscription groups.
+    pub fn groups(&self) -> MutexGuard<'_, GroupTable> {
+        lock(&self.groups)
+    }
+
+    /// Producers and consumers that are there.
+    pub fn clients(&self) -> MutexGuard<'_, Clients> {
+        lock(&self.clients)
+    }
+
+    /// Queue locks of orderly consumers.
+    pub fn locks(&self) -> MutexGuard<'_, QueueLocks> {
+        lock(&self.locks)
+    }
+
+    /// Consumer offsets.
+    pub fn offsets(&self) -> MutexGuard<'_, OffsetTable> {
+        lock(&self.offsets)
+    }
+
+    /// Connections by name.
+    pub fn connections(&self) -> MutexGuard<'_, BTreeMap<ConnectionId, ConnectionHandle>> {
+        lock(&self.connections)
+    }
+
+    /// Wall-clock time.
+    pub fn wall(&self) -> Millis {
+        self.env.clock.now()
+    }
+
+    /// Monotonic time, for leases and time-outs.
+    pub fn now(&self) -> Millis {
+        Millis(self.env.clock.monotonic().as_millis() as i64)
+    }
+
+    /// Has effects carried out soon, in order.
+    pub fn carry_out(&self, effects: Vec<Effect>) {
+        if effects.is_empty() {
+            return;
+        }
+        if let Some(keeper) = self.keeper.get() {
+            // A keeper that is gone means that the broker is stopping.
+            let _ = keeper.cast(KeeperMessage::Effects { effects, done: None });
+        }
+    }
+
+    /// Has effects carried out and waits until they are: files are written when this returns.
+    ///
+    /// # Errors
+    /// A text that says what could not be written; it goes into the answer's remark.
+    pub async fn carry_out_now(&self, effects: Vec<Effect>) -> Result<(), String> {
+        if effects.is_empty() {
+            return Ok(());
+        }
+        let stopping = || "the broker is stopping".to_owned();
+        let keeper = self.keeper.get().ok_or_else(stopping)?;
+        let (done, result) = tokio::sync::oneshot::channel();
+        keeper.cast(KeeperMessage::Effects { effects, done: Some(done) }).map_err(|_| stopping())?;
+        result.await.map_err(|_| stopping())?
+    }
+}
+
+/// Rules stay consistent whatever panics, so a poisoned lock is no reason to stop.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,367 @@
+//! The log writer: the one actor that assigns offsets and writes the log.
+//!
+//! Its mailbox is first in, first out, which gives group commit without a timer: a `Commit` sent to itself runs after
+//! every append that was queued before it, and while one sync is under way the next group gathers.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use tokio::sync::oneshot;
+
+use crate::env::{BuggifySite, Canary, Env, Millis};
+use crate::proto::PhysicalOffset;
+use super::broker::housekeeper::DispatchSignal;
+use crate::store::{AppendBatch, AppendResult, FlushMode, JobDone, LogWriter, Progress, StoreError, SyncDone};
+
+/// How long upkeep goes on after the last append: queue files are synced, and the checkpoint with them, within a minute.
+const UPKEEP_AFTER_APPEND: Duration = Duration::from_secs(70);
+
+/// What became of an appended batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// It is as durable as the flush mode promises.
+    AsPromised,
+    /// It is stored, but the sync did not end within `syncFlushTimeout`.
+    SyncTimedOut,
+    /// The sync failed: the bytes may or may not survive.
+    SyncFailed,
+}
+
+/// The answer to [`LogMessage::Append`]: one result per item, and the batch back for its buffers.
+pub struct Appended {
+    /// The batch, with its offsets filled in.
+    pub batch: AppendBatch,
+    /// One per item of the batch, in its order.
+    pub results: Vec<AppendResult>,
+    /// Holds for those items whose result is `Ok`.
+    pub durability: Durability,
+}
+
+/// What the log writer is told.
+pub enum LogMessage {
+    /// Append these records and answer once they are as durable as promised.
+    Append {
+        /// The records.
+        batch: AppendBatch,
+        /// Gets the results.
+        reply: oneshot::Sender<Appended>,
+    },
+    /// Start a sync for everything appended so far.
+    Commit,
+    /// A sync has ended.
+    Synced {
+        /// What it covered, and whether it went well.
+        done: SyncDone,
+    },
+    /// Look for batches that have waited too long.
+    Deadline,
+    /// Prepare the next segment, write gathered queue entries, save the checkpoint.
+    Maintain,
+    /// A piece of that work has ended.
+    JobDone {
+        /// Which, and how.
+        done: JobDone,
+    },
+    /// Flush everything and mark the store as cleanly closed; the writer takes nothing afterwards.
+    Close {
+        /// Gets the outcome.
+        reply: RpcReplyPort<Result<(), StoreError>>,
+    },
+}
+
+/// Settings of the log writer.
+#[derive(Clone, Copy, Debug)]
+pub struct LogWriterOptions {
+    /// When a send counts as done.
+    pub flush: FlushMode,
+    /// How long a send waits for its sync (`syncFlushTimeout`).
+    pub sync_timeout: Duration,
+    /// How often gathered work is done and, under ASYNC_FLUSH, the log is synced (`flushIntervalCommitLog`).
+    pub flush_interval: Duration,
+}
+
+/// Sends batches to the log writer. Cheap to clone.
+#[derive(Clone)]
+pub struct LogWriterHandle {
+    actor: ActorRef<LogMessage>,
+}
+
+impl LogWriterHandle {
+    /// Starts the log writer. Its end is reported to `supervisor`.
+    ///
+    /// # Errors
+    /// If the actor cannot be spawned.
+    pub async fn start<M: ractor::Message>(
+        env: &Env,
+        writer: LogWriter,
+        options: LogWriterOptions,
+        dispatch: DispatchSignal,
+        supervisor: &ActorRef<M>,
+    ) -> anyhow::Result<Self> {
+        let arguments = Arguments { env: env.clone(), writer, options, dispatch };
+        let (actor, _) = Actor::spawn_linked(None, LogWriterActor, arguments, supervisor.get_cell()).await?;
+        Ok(LogWriterHandle { actor })
+    }
+
+    /// Hands a batch over. The receiver fails if the writer has stopped: then nothing is known about the batch.
+    pub fn append(&self, batch: AppendBatch) -> oneshot::Receiver<Appended> {
+        let (reply, appended) = oneshot::channel();
+        // If the writer is gone the message is dropped, and the receiver says so.
+        let _ = self.actor.cast(LogMessage::Append { batch, reply });
+        appended
+    }
+
+    /// Flushes everything and marks the store as cleanly closed. No append succeeds afterwards.
+    ///
+    /// # Errors
+    /// The store's error, or a text that says that the writer did not answer within `limit`.
+    pub async fn close(&self, limit: Duration) -> anyhow::Result<()> {
+        match self.actor.call(|reply| LogMessage::Close { reply }, Some(limit)).await? {
+            ractor::rpc::CallResult::Success(result) => Ok(result?),
+            _ => anyhow::bail!("the log writer did not close the store within {limit:?}"),
+        }
+    }
+}
+
+struct LogWriterActor;
+
+struct Arguments {
+    env: Env,
+    writer: LogWriter,
+    options: LogWriterOptions,
+    dispatch: DispatchSignal,
+}
+
+/// A batch that waits for its sync.
+struct Waiting {
+    /// The log's end right behind the batch.
+    end: PhysicalOffset,
+    deadline: Millis,
+    appended: Appended,
+    reply: oneshot::Sender<Appended>,
+}
+
+struct State {
+    env: Env,
+    /// `None` once the store is closed.
+    writer: Option<LogWriter>,
+    options: LogWriterOptions,
+    dispatch: DispatchSignal,
+    /// In the order of their ends.
+    waiting: VecDeque<Waiting>,
+    commit_queued: bool,
+    deadline_armed: bool,
+    upkeep_armed: bool,
+    /// Upkeep goes on until then.
+    upkeep_until: Millis,
+    /// Jobs of the writer that have not come back.
+    jobs: usize,
+    closing: Option<RpcReplyPort<Result<(), StoreError>>>,
+}
+
+impl Actor for LogWriterActor {
+    type Msg = LogMessage;
+    type State = State;
+    type Arguments = Arguments;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        arguments: Self::Arguments,
+    ) -> Result<Self::State, ActorProcessingErr> {
+        let Arguments { env, writer, options, dispatch } = arguments;
+        // The first segment and its pages are prepared before the first send comes.
+        myself.cast(LogMessage::Maintain)?;
+        Ok(State {
+            env,
+            writer: Some(writer),
+            options,
+            dispatch,
+            waiting: VecDeque::new(),
+            commit_queued: false,
+            deadline_armed: false,
+            upkeep_armed: true,
+            upkeep_until: Millis(0),
+            jobs: 0,
+            closing: None,
+        })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        message: Self::Msg,
+        state: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            LogMessage::Append { batch, reply } => state.append(&myself, batch, reply).await?,
+            LogMessage::Commit => {
+                state.commit_queued = false;
+                state.start_sync(&myself);
+            }
+            LogMessage::Synced { done } => state.synced(&myself, done),
+            LogMessage::Deadline => state.deadline(&myself),
+            LogMessage::Maintain => {
+                state.upkeep_armed = false;
+                state.maintain(&myself);
+            }
+            LogMessage::JobDone { done } => {
+                state.jobs -= 1;
+                if let Some(writer) = &mut state.writer {
+                    writer.finish_job(done);
+                }
+            }
+            LogMessage::Close { reply } => state.closing = Some(reply),
+        }
+        state.close_if_idle().await;
+        Ok(())
+    }
+}
+
+impl State {
+    async fn append(
+        &mut self,
+        myself: &ActorRef<LogMessage>,
+        mut batch: AppendBatch,
+        reply: oneshot::Sender<Appended>,
+    ) -> Result<(), ActorProcessingErr> {
+        // A closed store answers by dropping the reply: nothing was stored.
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let mut results = Vec::with_capacity(batch.items.len());
+        if writer.append(&mut batch, &mut results) == Progress::NeedsSegment {
+            writer.finish_append(&mut batch, &mut results).await;
+        }
+        let (end, wants_upkeep) = (writer.end(), writer.wants_upkeep());
+        let appended = Appended { batch, results, durability: Durability::AsPromised };
+        let must_sync = self.options.flush == FlushMode::Sync && appended.results.iter().any(Result::is_ok);
+        if !must_sync || self.env.canary(Canary::AcknowledgeBeforeSync) {
+            // A session that has ended needs no answer.
+            let _ = reply.send(appended);
+        } else {
+            let deadline = self.env.clock.now().plus(self.options.sync_timeout.as_millis() as i64);
+            self.waiting.push_back(Waiting { end, deadline, appended, reply });
+            self.arm_deadline(myself);
+        }
+        if must_sync && self.env.buggify(BuggifySite::ShortBatch) {
+            self.start_sync(myself);
+        } else if must_sync && !std::mem::replace(&mut self.commit_queued, true) {
+            myself.cast(LogMessage::Commit)?;
+        }
+        if self.options.flush == FlushMode::Async {
+            self.dispatch.notify();
+        }
+        if wants_upkeep {
+            self.maintain(myself);
+        }
+        self.upkeep_until = self.env.clock.now().plus(UPKEEP_AFTER_APPEND.as_millis() as i64);
+        self.arm_upkeep(myself);
+        Ok(())
+    }
+
+    /// Starts a sync unless one is under way; the end of that one starts the next.
+    fn start_sync(&mut self, myself: &ActorRef<LogMessage>) {
+        if let Some(sync) = self.writer.as_mut().and_then(LogWriter::start_sync) {
+            let myself = myself.clone();
+            ractor::concurrency::spawn(async move {
+                let done = sync.await;
+                // If the writer is gone nobody waits for this any more.
+                let _ = myself.cast(LogMessage::Synced { done });
+            });
+        }
+    }
+
+    fn synced(&mut self, myself: &ActorRef<LogMessage>, done: SyncDone) {
+        let Some(writer) = &mut self.writer else { return };
+        match writer.finish_sync(done) {
+            Ok(flushed) => {
+                self.dispatch.notify();
+                while self.waiting.front().is_some_and(|waiting| waiting.end <= flushed) {
+                    let waiting = self.waiting.pop_front().expect("a front was seen");
+                    let _ = waiting.reply.send(waiting.appended);
+                }
+                if !self.waiting.is_empty() {
+                    self.start_sync(myself);
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "a sync failed: the store takes no more writes until the broker is restarted");
+                self.fail_waiting();
+            }
+        }
+    }
+
+    fn fail_waiting(&mut self) {
+        for mut waiting in self.waiting.drain(..) {
+            waiting.appended.durability = Durability::SyncFailed;
+            let _ = waiting.reply.send(waiting.appended);
+        }
+    }
+
+    /// Answers batches whose sync takes too long. Their records stay and are seen once the sync has ended.
+    fn deadline(&mut self, myself: &ActorRef<LogMessage>) {
+        self.deadline_armed = false;
+        let now = self.env.clock.now();
+        while self.waiting.front().is_some_and(|waiting| waiting.deadline <= now) {
+            let mut waiting = self.waiting.pop_front().expect("a front was seen");
+            waiting.appended.durability = Durability::SyncTimedOut;
+            let _ = waiting.reply.send(waiting.appended);
+        }
+        self.arm_deadline(myself);
+    }
+
+    fn arm_deadline(&mut self, myself: &ActorRef<LogMessage>) {
+        let Some(next) = self.waiting.front().map(|waiting| waiting.deadline) else { return };
+        if !std::mem::replace(&mut self.deadline_armed, true) {
+            let wait = Duration::from_millis(next.since(self.env.clock.now()) + 1);
+            myself.send_after(wait, || LogMessage::Deadline);
+        }
+    }
+
+    fn maintain(&mut self, myself: &ActorRef<LogMessage>) {
+        let Some(writer) = &mut self.writer else { return };
+        for job in writer.maintain(self.env.clock.now()) {
+            self.jobs += 1;
+            let myself = myself.clone();
+            ractor::concurrency::spawn(async move {
+                let done = job.await;
+                let _ = myself.cast(LogMessage::JobDone { done });
+            });
+        }
+        self.start_sync(myself);
+        if self.env.clock.now() < self.upkeep_until {
+            self.arm_upkeep(myself);
+        }
+    }
+
+    /// Upkeep follows appends; an idle broker has none.
+    fn arm_upkeep(&mut self, myself: &ActorRef<LogMessage>) {
+        if !std::mem::replace(&mut self.upkeep_armed, true) {
+            myself.send_after(self.options.flush_interval, || LogMessage::Maintain);
+        }
+    }
+
+    /// Closes the store once it was asked for and no work of the writer is under way.
+    async fn close_if_idle(&mut self) {
+        let busy = self.jobs > 0 || self.writer.as_ref().is_some_and(LogWriter::is_syncing);
+        if busy || self.closing.is_none() {
+            return;
+        }
+        let result = match self.writer.take() {
+            Some(writer) => writer.close().await,
+            None => Ok(()),
+        };
+        match &result {
+            // Everything is on disk now, so what still waited is as durable as promised.
+            Ok(()) => {
+                for waiting in self.waiting.drain(..) {
+                    let _ = waiting.reply.send(waiting.appended);
+                }
+            }
+            Err(_) => self.fail_waiting(),
+        }
+        if let Some(reply) = self.closing.take() {
+            let _ = reply.send(result);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What the rules want done.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::proto::QueueOffset;
+
+use super::ConnectionId;
+
+/// Something the rules cannot do themselves. Carry them out in order; none of them has an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Effect {
+    /// Write `topics.json`, before the request that caused it is answered.
+    PersistTopics,
+    /// Write `subscriptionGroup.json`, before the request that caused it is answered.
+    PersistGroups,
+    /// Register with all NameServers now: a snapshot taken when this is carried out is the newest.
+    Register,
+    /// Drop the queues of a deleted topic from the store.
+    DropQueues {
+        /// The topic.
+        topic: Arc<str>,
+    },
+    /// Drop all offsets of a deleted topic.
+    ForgetTopicOffsets {
+        /// The topic.
+        topic: Arc<str>,
+    },
+    /// Drop all offsets of a deleted group.
+    ForgetGroupOffsets {
+        /// The group.
+        group: Arc<str>,
+    },
+    /// Send NOTIFY_CONSUMER_IDS_CHANGED, one-way, to each connection.
+    NotifyIdsChanged {
+        /// The group whose members or topics changed.
+        group: Arc<str>,
+        /// Its members, the one that caused it included.
+        connections: Vec<ConnectionId>,
+    },
+    /// Close a connection.
+    Close(ConnectionId),
+    /// Write a log line and count it.
+    Report(Report),
+}
+
+/// Something an operator should know. The text says what happened, to whom, and with which numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Report {
+    /// A group member's commit came too late to count (OTH-7).
+    LateCommit {
+        /// The group.
+        group: Arc<str>,
+        /// The queue.
+        queue: super::QueueKey,
+        /// The member.
+        client: Arc<str>,
+        /// The offset it wanted.
+        wanted: i64,
+        /// The offset that stays.
+        kept: i64,
+    },
+    /// Members of a group subscribe to different things (SUB-1).
+    SubscriptionConflict(super::clients::Conflict),
+    /// A member was not heard of for too long.
+    ClientExpired {
+        /// The client.
+        client: Arc<str>,
+        /// Milliseconds since its last heartbeat.
+        idle_ms: u64,
+    },
+    /// The saved progress of a delay level lay outside its queue (DLY-2).
+    DelayProgressCorrected {
+        /// The level.
+        level: i32,
+        /// The progress as saved.
+        saved: QueueOffset,
+        /// The progress as it goes on.
+        corrected: QueueOffset,
+    },
+    /// Entries of a delay level cannot be delivered any more.
+    DelayedLost {
+        /// The level.
+        level: i32,
+        /// The first of them.
+        from: QueueOffset,
+        /// Behind the last of them.
+        to: QueueOffset,
+        /// Why.
+        why: &'static str,
+    },
+    /// A consumer's offset lay outside its queue and was corrected (DSK-5).
+    OffsetMoved {
+        /// The group.
+        group: Arc<str>,
+        /// The queue.
+        queue: super::QueueKey,
+        /// The offset asked for.
+        from: i64,
+        /// The offset it goes on at.
+        to: i64,
+    },
+    /// A table is full, something was refused.
+    TableFull {
+        /// The setting that limits it.
+        setting: &'static str,
+        /// Its value.
+        limit: usize,
+    },
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Report::LateCommit { group, queue, client, wanted, kept } => write!(
+                out,
+                "ignored a late commit of {wanted} by {client} in group {group}: {} queue {} stays at {kept}",
+                queue.topic, queue.queue_id
+            ),
+            Report::SubscriptionConflict(conflict) => write!(out, "{conflict}"),
+            Report::ClientExpired { client, idle_ms } => {
+                write!(out, "no heartbeat from {client} for {idle_ms} ms, closed its connection")
+            }
+            Report::DelayProgressCorrected { level, saved, corrected } => {
+                write!(out, "progress of delay level {level} was {}, its queue says {}", saved.0, corrected.0)
+            }
+            Report::DelayedLost { level, from, to, why } => {
+                write!(out, "delay level {level}: entries {} to {} are gone: {why}", from.0, to.0.saturating_sub(1))
+            }
+            Report::OffsetMoved { group, queue, from, to } => write!(
+                out,
+                "group {group} asked for offset {from} of {} queue {}: moved to {to}",
+                queue.topic, queue.queue_id
+            ),
+            Report::TableFull { setting, limit } => write!(out, "refused: {setting} is {limit}"),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What to store for a send, and how its property text changes.
+
+use crate::proto::message::properties::{self, Edit};
+use crate::proto::message::system;
+
+use super::scan::{Found, TIMERS};
+use super::SendRules;
+
+/// What a consume-queue entry holds besides the position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryCode {
+    /// The hash of the tag.
+    Tag(i64),
+    /// The time of delivery: store time and this many milliseconds.
+    DeliverAfter(i64),
+}
+
+/// What to store for a send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendPlan<'a> {
+    /// Where.
+    pub target: Target<'a>,
+    /// The queue that the answer names.
+    pub reply_queue_id: i32,
+    /// The sysFlag to store. The encoder sets its address bits.
+    pub sys_flag: i32,
+    /// For the consume queue.
+    pub entry_code: EntryCode,
+    /// Whether the answer waits for disk and replicas.
+    pub wait_store: bool,
+    /// The client's own UNIQ_KEY; if there is none the session makes one.
+    pub unique_key: Option<&'a str>,
+    pub(super) delay: Option<Delay<'a>>,
+    pub(super) dead_letter: bool,
+    pub(super) drop_timers: bool,
+    pub(super) drop_pop: bool,
+}
+
+/// The topic and queue a record is stored in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// As the request says.
+    Asked {
+        /// The topic.
+        topic: &'a str,
+        /// The queue.
+        queue_id: i32,
+    },
+    /// The dead letters of a group: one queue, to be created if it is not there.
+    DeadLetters {
+        /// The topic.
+        topic: String,
+    },
+    /// The delay topic, until it is due.
+    Delayed {
+        /// The level's queue.
+        queue_id: i32,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Delay<'a> {
+    pub(super) real_topic: &'a str,
+    pub(super) real_queue_id: String,
+    pub(super) clamped_level: Option<String>,
+}
+
+impl Target<'_> {
+    /// The topic and queue.
+    pub fn place(&self) -> (&str, i32) {
+        match self {
+            Target::Asked { topic, queue_id } => (topic, *queue_id),
+            Target::DeadLetters { topic } => (topic, 0),
+            Target::Delayed { queue_id } => (system::SCHEDULE_TOPIC, *queue_id),
+        }
+    }
+}
+
+/// The most changes a plan makes to a property text.
+const EDITS_MAX: usize = 24;
+/// The most properties a batch's header may have for all its items. Clients send one to three.
+pub(super) const SHARED_MAX: usize = 16;
+
+impl<'a> SendPlan<'a> {
+    /// The changes to the message's property text, for the record encoder. `unique_key` is used if the client sent
+    /// none.
+    pub fn edits<'e>(&'e self, rules: &'e SendRules, unique_key: &'e str) -> Edits<'e> {
+        let mut edits = Edits::stamps(rules);
+        if self.unique_key.is_none() {
+            edits.push(Edit::Set(properties::UNIQ_KEY, unique_key));
+        }
+        if self.drop_pop {
+            edits.push(Edit::Remove(properties::POP_CHECK_POINT));
+        }
+        if self.dead_letter {
+            edits.push(Edit::Set(properties::DELAY, "-1"));
+        }
+        if self.drop_timers {
+            TIMERS.iter().for_each(|name| edits.push(Edit::Remove(name)));
+        }
+        if let Some(delay) = &self.delay {
+            edits.push(Edit::Set(properties::REAL_TOPIC, delay.real_topic));
+            edits.push(Edit::Set(properties::REAL_QUEUE_ID, &delay.real_queue_id));
+            if let Some(level) = &delay.clamped_level {
+                edits.push(Edit::Set(properties::DELAY, level));
+            }
+        }
+        edits
+    }
+}
+
+/// What to store for a batch: all of it or nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchPlan<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// The queue of all items.
+    pub queue_id: i32,
+    /// The sysFlag to store with each item. The encoder sets its address bits.
+    pub sys_flag: i32,
+    /// Whether the answer waits for disk and replicas.
+    pub wait_store: bool,
+    /// The UNIQ_KEY of the batch as a whole, for the answer's transaction id.
+    pub unique_key: Option<&'a str>,
+    pub(super) shared: Vec<(&'a str, &'a str)>,
+}
+
+impl BatchPlan<'_> {
+    /// One item: what its queue entry holds and the changes to its property text. It gets the header's properties that
+    /// it does not have itself. It keeps its own UNIQ_KEY, whatever the header says; `unique_key` is for one without.
+    /// A delay level in an item has no effect, as in RocketMQ.
+    pub fn item<'e>(
+        &'e self,
+        rules: &'e SendRules,
+        item_properties: &str,
+        unique_key: &'e str,
+    ) -> (EntryCode, Edits<'e>) {
+        let found = Found::scan(item_properties);
+        let mut edits = Edits::stamps(rules);
+        let stamped = [properties::MSG_REGION, properties::TRACE_ON, properties::CLUSTER];
+        for (name, value) in self.shared.iter().filter(|(name, _)| !stamped.contains(name)) {
+            edits.push(Edit::SetIfAbsent(name, value));
+        }
+        if found.unique_key.is_none() {
+            edits.push(Edit::Set(properties::UNIQ_KEY, unique_key));
+        }
+        if found.has_pop {
+            edits.push(Edit::Remove(properties::POP_CHECK_POINT));
+        }
+        (EntryCode::Tag(found.tags_code), edits)
+    }
+}
+
+/// Changes to one property text, on the stack.
+#[derive(Clone, Debug)]
+pub struct Edits<'a> {
+    list: [Edit<'a>; EDITS_MAX],
+    len: usize,
+}
+
+impl<'a> Edits<'a> {
+    fn stamps(rules: &'a SendRules) -> Edits<'a> {
+        let mut edits = Edits { list: [Edit::Remove(""); EDITS_MAX], len: 0 };
+        edits.push(Edit::Set(properties::MSG_REGION, &rules.region));
+        edits.push(Edit::Set(properties::TRACE_ON, if rules.trace_on { "true" } else { "false" }));
+        edits.push(Edit::Set(properties::CLUSTER, &rules.cluster));
+        edits
+    }
+
+    fn push(&mut self, edit: Edit<'a>) {
+        self.list[self.len] = edit;
+        self.len += 1;
+    }
+}
+
+impl<'a> std::ops::Deref for Edits<'a> {
+    type Target = [Edit<'a>];
+
+    fn deref(&self) -> &[Edit<'a>] {
+        &self.list[..self.len]
+    }
+}

@@ -1,0 +1,68 @@
+//! One topic as sessions see it.
+
+use std::sync::Arc;
+
+use crate::proto::body::{permission, TopicConfig};
+
+/// An immutable handle of a topic's configuration. A change publishes a new one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicView {
+    name: Arc<str>,
+    config: TopicConfig,
+}
+
+impl TopicView {
+    pub(in crate::broker) fn new(config: TopicConfig) -> TopicView {
+        TopicView { name: config.topic_name.as_str().into(), config }
+    }
+
+    /// The topic's name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// The whole configuration.
+    pub fn config(&self) -> &TopicConfig {
+        &self.config
+    }
+
+    /// Queues that consumers see.
+    pub fn read_queues(&self) -> i32 {
+        self.config.read_queue_nums
+    }
+
+    /// Queues that producers see.
+    pub fn write_queues(&self) -> i32 {
+        self.config.write_queue_nums
+    }
+
+    /// All its queues: read or written.
+    pub fn queues(&self) -> i32 {
+        self.read_queues().max(self.write_queues())
+    }
+
+    /// The read bit.
+    pub fn is_readable(&self) -> bool {
+        self.config.perm & permission::READ != 0
+    }
+
+    /// The write bit.
+    pub fn is_writable(&self) -> bool {
+        self.config.perm & permission::WRITE != 0
+    }
+
+    /// Topics may be made after it.
+    pub fn is_template(&self) -> bool {
+        self.config.perm & permission::INHERIT != 0
+    }
+
+    /// Its order counts more than its availability.
+    pub fn is_order(&self) -> bool {
+        self.config.order
+    }
+
+    /// Only the newest message of each key is kept.
+    pub fn is_compaction(&self) -> bool {
+        self.config.attributes.get("cleanup.policy").is_some_and(|policy| policy == "COMPACTION")
+    }
+}

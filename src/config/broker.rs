@@ -1,0 +1,540 @@
+//! Settings of a broker: the keys of RocketMQ's `broker.conf` that mean something here.
+
+use serde::{Deserialize, Serialize};
+
+use super::{keys, properties};
+use crate::proto::message::DelayLevels;
+
+pub use super::keys::SetError;
+
+/// What a broker is to its group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum BrokerRole {
+    /// Takes messages and answers before slaves have them.
+    #[default]
+    AsyncMaster,
+    /// Takes messages and answers once slaves have them.
+    SyncMaster,
+    /// Copies a master.
+    Slave,
+}
+
+/// When a message counts as stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum FlushDiskType {
+    /// Once it is in the page cache.
+    #[default]
+    AsyncFlush,
+    /// Once it has survived a sync.
+    SyncFlush,
+}
+
+macro_rules! settings {
+    ($($(#[$attribute:meta])* $name:ident: $type:ty = $default:expr;)+) => {
+        /// Settings of a broker, with RocketMQ's keys and defaults. Times are in milliseconds, sizes in bytes, unless
+        /// a key's comment says otherwise.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        pub struct BrokerConfig {
+            $($(#[$attribute])* pub $name: $type,)+
+        }
+
+        impl Default for BrokerConfig {
+            fn default() -> BrokerConfig {
+                BrokerConfig { $($name: $default,)+ }
+            }
+        }
+    };
+}
+
+settings! {
+    // Who it is and where it listens.
+    /// The cluster.
+    broker_cluster_name: String = "DefaultCluster".to_owned();
+    /// The group of master and slaves; by default the host's name, filled in at start.
+    broker_name: String = String::new();
+    /// 0 is the master.
+    broker_id: u64 = 0;
+    /// The role.
+    broker_role: BrokerRole = BrokerRole::AsyncMaster;
+    /// The address told to clients; by default the machine's own, filled in at start.
+    #[serde(rename = "brokerIP1")]
+    broker_ip1: String = String::new();
+    /// The address told to slaves; by default `brokerIP1`.
+    #[serde(rename = "brokerIP2")]
+    broker_ip2: String = String::new();
+    /// The port for clients; old ones use the port two below.
+    listen_port: u16 = 10911;
+    /// The port for slaves; 0 is `listenPort` + 1.
+    ha_listen_port: u16 = 0;
+    /// NameServers, `host:port` joined by `;`; by default the environment's NAMESRV_ADDR.
+    namesrv_addr: String = String::new();
+    /// Permission bits of the whole broker: 4 read, 2 write.
+    broker_permission: i32 = 6;
+    /// How often it registers, 10 s to 60 s.
+    register_name_server_period: u64 = 30_000;
+    /// How long it waits for a NameServer.
+    #[serde(rename = "registerBrokerTimeoutMills")]
+    register_broker_timeout_ms: u64 = 24_000;
+    /// Register with a zlib body.
+    compressed_register: bool = false;
+    /// Seconds without traffic until a connection is closed.
+    server_channel_max_idle_time_seconds: u64 = 120;
+    /// The region stamped on messages.
+    region_id: String = "DefaultRegion".to_owned();
+    /// Tell clients to trace.
+    trace_on: bool = true;
+
+    // Topics and groups.
+    /// Create topics on the first send.
+    auto_create_topic_enable: bool = true;
+    /// Create groups on the first heartbeat, pull or hand-back.
+    auto_create_subscription_group: bool = true;
+    /// Queues of `TBW102`.
+    default_topic_queue_nums: i32 = 8;
+    /// The topic named like the cluster can be used.
+    cluster_topic_enable: bool = true;
+    /// The topic named like the broker can be used.
+    broker_topic_enable: bool = true;
+    /// Make the topic for traces.
+    trace_topic_enable: bool = false;
+    /// The topic for traces.
+    msg_trace_topic_name: String = "RMQ_SYS_TRACE_TOPIC".to_owned();
+    /// Refuse to create topics with names of system topics.
+    #[serde(rename = "validateSystemTopicWhenUpdateTopic")]
+    validate_system_topic: bool = true;
+    /// Queues of the revive topic.
+    revive_queue_num: i32 = 8;
+
+    // Sending.
+    /// Most bytes of a message body.
+    max_message_size: u32 = 4 * 1024 * 1024;
+    /// The delay levels.
+    message_delay_level: String = crate::proto::message::delay_levels::DEFAULT.to_owned();
+    /// Refuse half messages. Until this broker keeps transactions it refuses them anyway.
+    reject_transaction_message: bool = false;
+    /// Take messages with a delay of their own. Until this broker has the timer it refuses them anyway.
+    timer_wheel_enable: bool = false;
+    /// Take no sends before this time, ms since 1970.
+    #[serde(rename = "startAcceptSendRequestTimeStamp")]
+    start_accept_send_request_timestamp: i64 = 0;
+    /// How long a send waits for its sync.
+    sync_flush_timeout: u64 = 5_000;
+    /// How long a send waits for slaves.
+    slave_timeout: u64 = 3_000;
+    /// Copies a send waits for, the master's included.
+    in_sync_replicas: u32 = 1;
+
+    // Consuming.
+    /// Let pulls wait for messages.
+    long_polling_enable: bool = true;
+    /// How long a pull waits without long polling.
+    #[serde(rename = "shortPollingTimeMills")]
+    short_polling_time_ms: u64 = 1_000;
+    /// Serve LITE_PULL_MESSAGE.
+    lite_pull_message_enable: bool = true;
+    /// Leave consumers that pull on their own account out of groups.
+    reject_pull_consumer_enable: bool = false;
+    /// Evaluate SQL92 filters.
+    enable_property_filter: bool = false;
+    /// Serve pulls on a slave.
+    slave_read_enable: bool = false;
+    /// Carry out offset resets at the next pull, without asking the clients.
+    use_server_side_reset_offset: bool = true;
+    /// Tell members at once when a group changes, else every 15 s.
+    real_time_notify_consumer_change: bool = true;
+    /// How long a subscription seen only in pulls is remembered.
+    subscription_expired_timeout: u64 = 600_000;
+    /// Most messages of a pull from memory.
+    max_transfer_count_on_message_in_memory: u32 = 32;
+    /// Most bytes of a pull from memory.
+    max_transfer_bytes_on_message_in_memory: u32 = 256 * 1024;
+    /// Most messages of a pull from disk.
+    max_transfer_count_on_message_in_disk: u32 = 8;
+    /// Most bytes of a pull from disk.
+    max_transfer_bytes_on_message_in_disk: u32 = 64 * 1024;
+    /// Percent of the machine's memory that count as "in memory".
+    access_message_in_memory_max_ratio: u32 = 40;
+    /// How often consumer offsets are written.
+    flush_consumer_offset_interval: u64 = 5_000;
+    /// How often delay progress is written.
+    flush_delay_offset_interval: u64 = 10_000;
+    /// Commits per step of the offsets' data version.
+    consumer_offset_update_version_step: u64 = 500;
+    /// Deliveries per step of the delay progress's data version.
+    delay_offset_update_version_step: u64 = 200;
+
+    // The store.
+    /// Where everything is.
+    store_path_root_dir: String = "store".to_owned();
+    /// Where the commit log is; by default `commitlog` in the root.
+    store_path_commit_log: String = String::new();
+    /// Bytes of a commit-log file.
+    mapped_file_size_commit_log: u64 = 1 << 30;
+    /// Bytes of a consume-queue file: a multiple of 20.
+    mapped_file_size_consume_queue: u64 = 6_000_000;
+    /// When a message counts as stored.
+    flush_disk_type: FlushDiskType = FlushDiskType::AsyncFlush;
+    /// How often the log is synced under ASYNC_FLUSH.
+    flush_interval_commit_log: u64 = 500;
+    /// How often queues are synced.
+    flush_interval_consume_queue: u64 = 1_000;
+    /// Hours of the day in which expired files are deleted, joined by `;`.
+    delete_when: String = "04".to_owned();
+    /// Hours a file is kept after its last write.
+    file_reserved_time: u64 = 72;
+    /// Percent of the disk from which on expired files are deleted at any hour.
+    disk_max_used_space_ratio: u32 = 75;
+    /// Percent from which on files are deleted, expired or not.
+    disk_space_clean_forcibly_ratio: u32 = 85;
+    /// Percent from which on sends are refused.
+    disk_space_warning_level_ratio: u32 = 90;
+    /// Delete files that have not expired when the disk runs full.
+    clean_file_forcibly_enable: bool = true;
+    /// How often the store looks for files to delete.
+    clean_resource_interval: u64 = 10_000;
+    /// Keep an index of keys.
+    message_index_enable: bool = true;
+    /// Slots of an index file.
+    max_hash_slot_num: u32 = 5_000_000;
+    /// Entries of an index file.
+    max_index_num: u32 = 20_000_000;
+
+    // Bounds that RocketMQ has no key for.
+    /// Most bytes of one connection's requests in flight.
+    in_flight_bytes_per_session: usize = 64 << 20;
+    /// Most bytes of all requests in flight.
+    in_flight_bytes_per_broker: usize = 512 << 20;
+    /// Most connections.
+    sessions_max: usize = 50_000;
+    /// Most waiting pulls.
+    parked_pulls_max: usize = 100_000;
+    /// Most topics.
+    topics_max: usize = 100_000;
+    /// Most subscription groups.
+    groups_max: usize = 100_000;
+    /// Most registrations of producers and consumers.
+    clients_max: usize = 500_000;
+    /// Most queue locks.
+    locks_max: usize = 1_000_000;
+    /// Most queues of groups with an offset.
+    offsets_max: usize = 2_000_000;
+
+    /// Keys no request may change, joined by `;`.
+    config_black_list: String = "configBlackList;brokerConfigPath".to_owned();
+}
+
+/// Keys that take effect at once when a request changes them; the others do at the next start.
+const RUNTIME_KEYS: [&str; 26] = [
+    "brokerPermission",
+    "traceOn",
+    "autoCreateTopicEnable",
+    "autoCreateSubscriptionGroup",
+    "validateSystemTopicWhenUpdateTopic",
+    "maxMessageSize",
+    "rejectTransactionMessage",
+    "startAcceptSendRequestTimeStamp",
+    "longPollingEnable",
+    "shortPollingTimeMills",
+    "litePullMessageEnable",
+    "rejectPullConsumerEnable",
+    "useServerSideResetOffset",
+    "maxTransferCountOnMessageInMemory",
+    "maxTransferBytesOnMessageInMemory",
+    "maxTransferCountOnMessageInDisk",
+    "maxTransferBytesOnMessageInDisk",
+    "accessMessageInMemoryMaxRatio",
+    "subscriptionExpiredTimeout",
+    "deleteWhen",
+    "fileReservedTime",
+    "diskMaxUsedSpaceRatio",
+    "diskSpaceCleanForciblyRatio",
+    "diskSpaceWarningLevelRatio",
+    "cleanFileForciblyEnable",
+    "regionId",
+];
+
+/// RocketMQ's keys that tune what this broker does not have: thread pools, its locks, its buffers. They are taken
+/// without effect, so that an existing `broker.conf` starts.
+const WITHOUT_EFFECT: [&str; 24] = [
+    "rocketmqHome",
+    "brokerConfigPath",
+    "sendMessageThreadPoolNums",
+    "pullMessageThreadPoolNums",
+    "queryMessageThreadPoolNums",
+    "adminBrokerThreadPoolNums",
+    "clientManageThreadPoolNums",
+    "consumerManageThreadPoolNums",
+    "heartbeatThreadPoolNums",
+    "endTransactionThreadPoolNums",
+    "serverWorkerThreads",
+    "serverSelectorThreads",
+    "serverCallbackExecutorThreads",
+    "useReentrantLockWhenPutMessage",
+    "waitTimeMillsInSendQueue",
+    "brokerFastFailureEnable",
+    "osPageCacheBusyTimeOutMills",
+    "transientStorePoolEnable",
+    "transientStorePoolSize",
+    "warmMapedFileEnable",
+    "transferMsgByHeap",
+    "flushCommitLogLeastPages",
+    "flushCommitLogThoroughInterval",
+    "fastFailIfNoBufferInStorePool",
+];
+
+/// Something in a settings text that was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// The key means nothing here, perhaps because of a slip.
+    Unknown(SetError),
+    /// The key belongs to RocketMQ and has no effect here.
+    WithoutEffect {
+        /// The key.
+        key: String,
+    },
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Warning::Unknown(error) => write!(f, "{error}"),
+            Warning::WithoutEffect { key } => write!(f, "setting `{key}` has no effect here"),
+        }
+    }
+}
+
+/// What a request to change settings did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Update {
+    /// Keys whose new values count from now on.
+    pub now: Vec<String>,
+    /// Keys whose new values count from the next start on.
+    pub at_next_start: Vec<String>,
+}
+
+/// Why no setting was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UpdateError {
+    /// A key is protected.
+    #[error("Can not update config in black list.")]
+    Protected,
+    /// A value does not fit.
+    #[error(transparent)]
+    Value(#[from] SetError),
+}
+
+impl BrokerConfig {
+    /// Takes every pair of a properties text; what is unknown comes back as warnings, a value that does not fit is an
+    /// error.
+    pub fn apply(&mut self, text: &str) -> Result<Vec<Warning>, SetError> {
+        let mut warnings = Vec::new();
+        for (key, value) in properties::parse(text) {
+            match self.set(&key, &value) {
+                Err(SetError::UnknownKey { .. }) if WITHOUT_EFFECT.contains(&key.as_str()) => {
+                    warnings.push(Warning::WithoutEffect { key });
+                }
+                Err(error @ SetError::UnknownKey { .. }) => warnings.push(Warning::Unknown(error)),
+                other => other?,
+            }
+        }
+        Ok(warnings)
+    }
+
+    /// Takes what the environment says: NAMESRV_ADDR, unless a file or flag names NameServers.
+    pub fn apply_environment(&mut self, variable: impl Fn(&str) -> Option<String>) {
+        if self.namesrv_addr.is_empty() {
+            self.namesrv_addr = variable("NAMESRV_ADDR").unwrap_or_default();
+        }
+    }
+
+    /// Sets one key from text.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), SetError> {
+        let changed = keys::with(self, key, value)?;
+        changed.check().map_err(|reason| SetError::BadValue {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            reason,
+        })?;
+        *self = changed;
+        Ok(())
+    }
+
+    /// UPDATE_BROKER_CONFIG: all pairs of a properties text or none. Unknown keys are ignored, as RocketMQ does.
+    pub fn update(&mut self, text: &str) -> Result<Update, UpdateError> {
+        let pairs = properties::parse(text);
+        if pairs.iter().any(|(key, _)| self.is_protected(key)) {
+            return Err(UpdateError::Protected);
+        }
+        let (mut changed, mut update) = (self.clone(), Update::default());
+        for (key, value) in pairs {
+            match changed.set(&key, &value) {
+                Ok(()) if RUNTIME_KEYS.contains(&key.as_str()) => update.now.push(key),
+                Ok(()) => update.at_next_start.push(key),
+                Err(SetError::UnknownKey { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        *self = changed;
+        Ok(update)
+    }
+
+    /// Whether no request may change the key.
+    pub fn is_protected(&self, key: &str) -> bool {
+        key == "rocketmqHome" || key == "configBlackList" || self.config_black_list.split(';').any(|it| it == key)
+    }
+
+    /// GET_BROKER_CONFIG: all keys with their values, `key=value` a line.
+    pub fn to_properties(&self) -> String {
+        let mut shown = self.clone();
+        shown.ha_listen_port = self.ha_port();
+        let mut text = String::new();
+        for (key, value) in keys::list(&shown) {
+            properties::write(&mut text, &key, &value);
+        }
+        text
+    }
+
+    /// The port for slaves.
+    pub fn ha_port(&self) -> u16 {
+        if self.ha_listen_port == 0 {
+            self.listen_port.wrapping_add(1)
+        } else {
+            self.ha_listen_port
+        }
+    }
+
+    /// The delay levels. The text is checked when it is set, so the default stands in for nothing else.
+    pub fn delay_levels(&self) -> DelayLevels {
+        DelayLevels::parse(&self.message_delay_level).unwrap_or_default()
+    }
+
+    /// NameServers, each `host:port`.
+    pub fn name_servers(&self) -> impl Iterator<Item = &str> {
+        self.namesrv_addr.split([';', ',']).map(str::trim).filter(|address| !address.is_empty())
+    }
+
+    /// Whether the whole broker may be read.
+    pub fn is_readable(&self) -> bool {
+        self.broker_permission & crate::proto::body::permission::READ != 0
+    }
+
+    /// Whether the whole broker may be written.
+    pub fn is_writable(&self) -> bool {
+        self.broker_permission & crate::proto::body::permission::WRITE != 0
+    }
+
+    /// What types do not say. The text is the reason.
+    fn check(&self) -> Result<(), String> {
+        let require = |holds: bool, reason: &str| if holds { Ok(()) } else { Err(reason.to_owned()) };
+        DelayLevels::parse(&self.message_delay_level).map_err(|error| error.to_string())?;
+        require(self.listen_port > 2, "listenPort has to be 3 or more: old clients use the port two below")?;
+        require((1..=16 << 20).contains(&self.max_message_size), "maxMessageSize has to be 1 to 16777216")?;
+        require(self.mapped_file_size_commit_log >= 4096, "mappedFileSizeCommitLog has to be 4096 or more")?;
+        let queue_file = self.mapped_file_size_consume_queue;
+        require(
+            queue_file > 0 && queue_file.is_multiple_of(20),
+            "mappedFileSizeConsumeQueue has to be a multiple of 20",
+        )?;
+        require(self.max_hash_slot_num > 0 && self.max_index_num > 1, "index files need slots and entries")?;
+        require(
+            [self.disk_max_used_space_ratio, self.disk_space_clean_forcibly_ratio, self.disk_space_warning_level_ratio]
+                .iter()
+                .all(|ratio| (1..=100).contains(ratio)),
+            "a ratio of the disk is 1 to 100 percent",
+        )?;
+        require(
+            (1..=1024).contains(&self.default_topic_queue_nums) && (1..=1024).contains(&self.revive_queue_num),
+            "a topic has 1 to 1024 queues",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_a_broker_conf() {
+        let mut config = BrokerConfig::default();
+        let text =
+            "brokerClusterName = C\nbrokerName=broker-a\nbrokerId=0\nbrokerIP1=10.0.0.1\nflushDiskType=SYNC_FLUSH\n\
+                    brokerRole=ASYNC_MASTER\nlistenPort=10921\nsendMessageThreadPoolNums=64\nbrokername=x\nqqqq=1\n";
+        let warnings = config.apply(text).unwrap();
+        assert_eq!(config.broker_ip1, "10.0.0.1");
+        assert_eq!(config.flush_disk_type, FlushDiskType::SyncFlush);
+        assert_eq!((config.listen_port, config.ha_port()), (10921, 10922));
+        let warnings: Vec<String> = warnings.iter().map(Warning::to_string).collect();
+        assert_eq!(
+            warnings,
+            [
+                "setting `sendMessageThreadPoolNums` has no effect here",
+                "unknown setting `brokername`, did you mean `brokerName`?",
+                "unknown setting `qqqq`",
+            ]
+        );
+    }
+
+    #[test]
+    fn values_that_do_not_fit_are_errors_and_change_nothing() {
+        let mut config = BrokerConfig::default();
+        for (key, value) in [
+            ("listenPort", "70000"),
+            ("listenPort", "x"),
+            ("autoCreateTopicEnable", "yes"),
+            ("flushDiskType", "NEVER_FLUSH"),
+            ("messageDelayLevel", "1s 2x"),
+            ("mappedFileSizeConsumeQueue", "21"),
+            ("maxMessageSize", "-1"),
+        ] {
+            let error = config.set(key, value).unwrap_err();
+            assert!(error.to_string().starts_with(&format!("`{value}` is no value for `{key}`: ")), "{error}");
+        }
+        assert_eq!(config, BrokerConfig::default());
+    }
+
+    #[test]
+    fn requests_change_all_or_nothing_and_no_protected_key() {
+        let mut config = BrokerConfig::default();
+        let update = config.update("brokerPermission=4\nlistenPort=10921\nnoSuchKey=1\n").unwrap();
+        assert_eq!(update.now, ["brokerPermission"]);
+        assert_eq!(update.at_next_start, ["listenPort"]);
+        assert!(config.is_readable() && !config.is_writable());
+        for text in ["traceOn=false\nbrokerConfigPath=x", "rocketmqHome=/", "configBlackList="] {
+            assert_eq!(config.update(text), Err(UpdateError::Protected));
+        }
+        assert!(config.update("traceOn=false\nfileReservedTime=never").is_err());
+        assert!(config.trace_on, "nothing was changed");
+    }
+
+    #[test]
+    fn what_is_shown_can_be_read_again() {
+        let mut config = BrokerConfig::default();
+        config.set("brokerName", "a\\b c").unwrap();
+        let mut read = BrokerConfig::default();
+        assert_eq!(read.apply(&config.to_properties()), Ok(vec![]));
+        assert_eq!(read, BrokerConfig { ha_listen_port: 10912, ..config });
+    }
+
+    #[test]
+    fn name_servers_come_from_the_environment_unless_named() {
+        let mut config = BrokerConfig::default();
+        config.apply_environment(|name| (name == "NAMESRV_ADDR").then(|| "a:1;b:2".to_owned()));
+        assert_eq!(config.name_servers().collect::<Vec<_>>(), ["a:1", "b:2"]);
+        config.apply_environment(|_| Some("c:3".to_owned()));
+        assert_eq!(config.namesrv_addr, "a:1;b:2");
+    }
+
+    #[test]
+    fn every_listed_key_exists() {
+        let known: Vec<String> = keys::list(&BrokerConfig::default()).into_iter().map(|(key, _)| key).collect();
+        for key in RUNTIME_KEYS {
+            assert!(known.iter().any(|it| it == key), "{key}");
+        }
+        for key in WITHOUT_EFFECT {
+            assert!(!known.iter().any(|it| it == key), "{key}");
+        }
+    }
+}
