@@ -7,6 +7,7 @@ mod index;
 mod mem_disk;
 mod message;
 mod nameserver;
+mod rules;
 mod store;
 mod store_check;
 #[path = "../tidy.rs"]
