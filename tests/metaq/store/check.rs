@@ -24,7 +24,7 @@ async fn fill(running: &mut Running, count: i32) {
         let properties = format!("KEYS\u{1}k{n} 键\u{2}UNIQ_KEY\u{1}{n:032X}\u{2}TAGS\u{1}标签{}\u{2}", n % 3);
         running.send_with(&message("TopicTest", n % 3, &vec![7; n as usize % 90], &properties)).await.unwrap();
         if n % 5 == 0 {
-            let delayed = format!("DELAY\u{1}{}\u{2}REAL_TOPIC\u{1}T\u{2}", n % 20);
+            let delayed = format!("DELAY\u{1}{}\u{2}REAL_TOPIC\u{1}T\u{2}", n % 40 + 1);
             running.send_with(&message("SCHEDULE_TOPIC_XXXX", 2, b"later", &delayed)).await.unwrap();
             running.send_with(&message("RMQ_SYS_TRANS_HALF_TOPIC", 0, b"half", &properties)).await.unwrap();
         }
