@@ -8,6 +8,7 @@ mod index_bytes;
 mod mem_disk;
 mod message;
 mod nameserver;
+mod rules;
 mod store;
 mod store_check;
 #[path = "../tidy.rs"]

@@ -4,6 +4,7 @@
 mod support;
 
 mod append;
+mod check;
 mod dispatch;
 mod expire;
 mod mini_store;
