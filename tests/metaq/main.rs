@@ -4,6 +4,7 @@ mod any_bytes;
 mod bodies;
 mod config_files;
 mod index;
+mod index_bytes;
 mod mem_disk;
 mod message;
 mod nameserver;
@@ -13,3 +14,4 @@ mod store_check;
 #[path = "../tidy.rs"]
 mod tidy;
 mod vectors;
+mod wire;

@@ -1,6 +1,7 @@
 //! Requests other than sends and pulls. Each handler is an async function from a call to its answer; it may wait for
 //! files or for other actors, and holds no lock while it does.
 
+mod admin;
 mod clients;
 mod offsets;
 
@@ -85,6 +86,16 @@ pub async fn handle(call: Call) -> Response {
         request::GET_MIN_OFFSET => offsets::min(&call),
         request::SEARCH_OFFSET_BY_TIMESTAMP => offsets::search(&call),
         request::GET_EARLIEST_MSG_STORETIME => offsets::earliest_store_time(&call),
+        request::UPDATE_AND_CREATE_TOPIC => admin::update_topic(&call).await,
+        request::UPDATE_AND_CREATE_TOPIC_LIST => admin::update_topic_list(&call).await,
+        request::DELETE_TOPIC_IN_BROKER => admin::delete_topic(&call).await,
+        request::GET_TOPIC_CONFIG => admin::topic_config(&call),
+        request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP => admin::update_group(&call).await,
+        request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST => admin::update_group_list(&call).await,
+        request::DELETE_SUBSCRIPTIONGROUP => admin::delete_group(&call).await,
+        request::GET_SUBSCRIPTIONGROUP_CONFIG => admin::group_config(&call).await,
+        request::UPDATE_AND_GET_GROUP_FORBIDDEN => admin::group_forbidden(&call).await,
+        request::UPDATE_BROKER_CONFIG => admin::update_config(&call),
         code => Ok(Response::not_supported(code)),
     };
     answer.unwrap_or_else(|refused| refused.0)
