@@ -2,11 +2,15 @@
 
 use crate::env::{ConnectionId, Millis};
 use crate::proto::body::{self, DataVersion, KvTable, QueueData, RegisterBrokerBody, TopicConfig, TopicRouteData};
+use crate::proto::remoting::requests::{
+    BrokerHeartbeat, QueryDataVersion, QueryDataVersionResponse, RegisterBroker, RegisterBrokerResponse,
+    RegisterTopicInNamesrv, UnregisterBroker,
+};
 use crate::proto::remoting::{response, ExtFields, FieldError, Response};
 
 use super::kv::ORDER_TOPIC_CONFIG;
-use super::registration::Registration;
-use super::server::{json, required};
+use super::registration::{Master, Registration};
+use super::server::json;
 use super::topics::Queues;
 use super::{Effect, NameServer};
 
@@ -24,8 +28,8 @@ impl NameServer {
         effects: &mut Vec<Effect>,
     ) -> Result<Response, FieldError> {
         let refused = |remark: String| Ok(Response::error(response::SYSTEM_ERROR, remark));
-        let checksum = ext.i32("bodyCrc32")?.unwrap_or(0);
-        if checksum != 0 && checksum != body_checksum(body) {
+        let asked = RegisterBroker::decode(ext)?;
+        if asked.body_crc32 != 0 && asked.body_crc32 != body_checksum(body) {
             return refused("crc32 not match".into());
         }
         // Reads all three forms: plain, compressed (whatever the header says) and, before version 37, the bare table.
@@ -36,16 +40,15 @@ impl NameServer {
         let table = &registered.topic_config_serialize_wrapper;
         let topics: Vec<(&str, Queues)> =
             table.topic_config_table.iter().map(|(name, topic)| (name.as_str(), queues_of(topic))).collect();
-        let zone = ext.str("__ZONE_NAME");
         let registration = Registration {
-            cluster: &required(ext, "clusterName")?,
-            broker: &required(ext, "brokerName")?,
-            broker_id: ext.i64("brokerId")?.ok_or(FieldError::Missing("brokerId"))?,
-            address: &required(ext, "brokerAddr")?,
-            ha_address: &required(ext, "haServerAddr")?,
-            zone: zone.as_deref(),
-            timeout_ms: ext.i64("heartbeatTimeoutMillis")?,
-            acting_master: ext.bool("enableActingMaster"),
+            cluster: &asked.cluster_name,
+            broker: &asked.broker_name,
+            broker_id: asked.broker_id,
+            address: &asked.broker_addr,
+            ha_address: &asked.ha_server_addr,
+            zone: asked.zone_name.as_deref(),
+            timeout_ms: asked.heartbeat_timeout_millis,
+            acting_master: asked.enable_acting_master,
             version: table.data_version,
             topics: &topics,
             complete: ext.bool(COMPLETE_TOPIC_TABLE) == Some(true),
@@ -56,8 +59,10 @@ impl NameServer {
             Err(error) => return refused(error.to_string()),
         };
         let mut answer = Response::success();
-        if let Some(master) = master {
-            answer = answer.with("haServerAddr", master.ha_address).with("masterAddr", master.address);
+        if let Some(Master { address, ha_address }) = master {
+            let told =
+                RegisterBrokerResponse { ha_server_addr: Some(ha_address.into()), master_addr: Some(address.into()) };
+            answer = answer.with_ext(&told);
         }
         if self.settings().return_order_topic_config_to_broker {
             if let Some(table) = self.kv.namespace(ORDER_TOPIC_CONFIG) {
@@ -73,9 +78,8 @@ impl NameServer {
         ext: &ExtFields<'_>,
         effects: &mut Vec<Effect>,
     ) -> Result<Response, FieldError> {
-        let id = ext.i64("brokerId")?.ok_or(FieldError::Missing("brokerId"))?;
-        let (name, address) = (required(ext, "brokerName")?, required(ext, "brokerAddr")?);
-        self.routes.unregister(connection, &name, id, &address, effects);
+        let gone = UnregisterBroker::decode(ext)?;
+        self.routes.unregister(connection, &gone.broker_name, gone.broker_id, &gone.broker_addr, effects);
         Ok(Response::success())
     }
 
@@ -85,7 +89,8 @@ impl NameServer {
         connection: ConnectionId,
         ext: &ExtFields<'_>,
     ) -> Result<Response, FieldError> {
-        self.routes.heard(now, connection, &required(ext, "brokerName")?, &required(ext, "brokerAddr")?);
+        let heard = BrokerHeartbeat::decode(ext)?;
+        self.routes.heard(now, connection, &heard.broker_name, &heard.broker_addr);
         Ok(Response::success())
     }
 
@@ -103,14 +108,14 @@ impl NameServer {
                 return Ok(Response::error(response::SYSTEM_ERROR, remark));
             }
         };
-        let (name, address) = (required(ext, "brokerName")?, required(ext, "brokerAddr")?);
-        let known = self.routes.heard(now, connection, &name, &address);
+        let asked = QueryDataVersion::decode(ext)?;
+        let known = self.routes.heard(now, connection, &asked.broker_name, &asked.broker_addr);
         let answer = known.map_or_else(Response::success, |known| json(&known));
-        Ok(answer.with("changed", (known != Some(version)).to_string()))
+        Ok(answer.with_ext(&QueryDataVersionResponse { changed: known != Some(version) }))
     }
 
     pub(super) fn register_topic(&mut self, ext: &ExtFields<'_>, body: &[u8]) -> Result<Response, FieldError> {
-        let topic = required(ext, "topic")?;
+        let topic = RegisterTopicInNamesrv::decode(ext)?.topic;
         let route: TopicRouteData = match body::from_slice(body) {
             Ok(route) => route,
             Err(error) => {

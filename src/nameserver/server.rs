@@ -1,10 +1,13 @@
 //! The NameServer as a whole: a request comes in, its answer and effects go out.
 
-use std::borrow::Cow;
-
 use crate::config::nameserver::{ChangeError, NameServerSettings};
 use crate::env::{ConnectionId, Millis};
 use crate::proto::body::{self, KvTable, TopicList};
+use crate::proto::remoting::requests::{
+    AddWritePermOfBroker, AddWritePermOfBrokerResponse, DeleteKvConfig, DeleteTopicInNamesrv, GetBrokerMemberGroup,
+    GetKvConfig, GetKvConfigResponse, GetKvListByNamespace, GetRouteInfoByTopic, GetTopicsByCluster, PutKvConfig,
+    WipeWritePermOfBroker, WipeWritePermOfBrokerResponse,
+};
 use crate::proto::remoting::{request, response, ExtFields, FieldError, Head, Response};
 
 use super::kv::{KvConfig, ORDER_TOPIC_CONFIG};
@@ -91,7 +94,7 @@ impl NameServer {
     }
 
     fn route(&self, now: Millis, ext: &ExtFields<'_>) -> Result<Response, FieldError> {
-        let topic = required(ext, "topic")?;
+        let topic = GetRouteInfoByTopic::decode(ext)?.topic;
         // A NameServer that has just started knows only some of the brokers: better no answer than one that makes
         // clients forget good routes.
         let settings = self.settings();
@@ -110,24 +113,26 @@ impl NameServer {
     }
 
     fn member_group(&self, ext: &ExtFields<'_>) -> Result<Response, FieldError> {
-        let group = self.routes.member_group(&required(ext, "clusterName")?, &required(ext, "brokerName")?);
+        let asked = GetBrokerMemberGroup::decode(ext)?;
+        let group = self.routes.member_group(&asked.cluster_name, &asked.broker_name);
         Ok(json(&body::route::GetBrokerMemberGroupResponseBody { broker_member_group: group }))
     }
 
     fn delete_topic(&mut self, ext: &ExtFields<'_>) -> Result<Response, FieldError> {
-        let cluster = ext.str("clusterName").filter(|cluster| !cluster.is_empty());
-        self.routes.delete_topic(&required(ext, "topic")?, cluster.as_deref());
+        let asked = DeleteTopicInNamesrv::decode(ext)?;
+        let cluster = asked.cluster_name.filter(|cluster| !cluster.is_empty());
+        self.routes.delete_topic(&asked.topic, cluster.as_deref());
         Ok(Response::success())
     }
 
     fn wipe_write_permission(&mut self, ext: &ExtFields<'_>) -> Result<Response, FieldError> {
-        let count = self.routes.wipe_write_permission(&required(ext, "brokerName")?);
-        Ok(Response::success().with("wipeTopicCount", count.to_string()))
+        let count = self.routes.wipe_write_permission(&WipeWritePermOfBroker::decode(ext)?.broker_name);
+        Ok(Response::success().with_ext(&WipeWritePermOfBrokerResponse { wipe_topic_count: count as i32 }))
     }
 
     fn add_write_permission(&mut self, ext: &ExtFields<'_>) -> Result<Response, FieldError> {
-        let count = self.routes.add_write_permission(&required(ext, "brokerName")?);
-        Ok(Response::success().with("addTopicCount", count.to_string()))
+        let count = self.routes.add_write_permission(&AddWritePermOfBroker::decode(ext)?.broker_name);
+        Ok(Response::success().with_ext(&AddWritePermOfBrokerResponse { add_topic_count: count as i32 }))
     }
 
     fn all_topics(&self) -> Response {
@@ -135,7 +140,7 @@ impl NameServer {
     }
 
     fn topics_of_cluster(&self, ext: &ExtFields<'_>) -> Result<Response, FieldError> {
-        let cluster = required(ext, "cluster")?;
+        let cluster = GetTopicsByCluster::decode(ext)?.cluster;
         Ok(list_if(self.settings().enable_topic_list, || self.routes.topics_of_cluster(&cluster)))
     }
 
@@ -144,11 +149,10 @@ impl NameServer {
     }
 
     fn put_kv(&mut self, ext: &ExtFields<'_>, effects: &mut Vec<Effect>) -> Result<Response, FieldError> {
-        let (Some(namespace), Some(key)) = (ext.str("namespace"), ext.str("key")) else {
+        let PutKvConfig { namespace: Some(namespace), key: Some(key), value } = PutKvConfig::decode(ext)? else {
             return Ok(Response::error(response::SYSTEM_ERROR, "namespace or key is null"));
         };
-        let entries_max = self.settings().max_kv_config_entries;
-        if let Err(error) = self.kv.put(&namespace, &key, &required(ext, "value")?, entries_max) {
+        if let Err(error) = self.kv.put(&namespace, &key, &value, self.settings().max_kv_config_entries) {
             return Ok(Response::error(response::SYSTEM_ERROR, error.to_string()));
         }
         effects.push(Effect::SaveKvConfig(self.kv.to_text()));
@@ -156,9 +160,9 @@ impl NameServer {
     }
 
     fn get_kv(&self, ext: &ExtFields<'_>) -> Result<Response, FieldError> {
-        let (namespace, key) = (required(ext, "namespace")?, required(ext, "key")?);
+        let GetKvConfig { namespace, key } = GetKvConfig::decode(ext)?;
         Ok(match self.kv.get(&namespace, &key) {
-            Some(value) => Response::success().with("value", value),
+            Some(value) => Response::success().with_ext(&GetKvConfigResponse { value: Some(value.into()) }),
             None => {
                 Response::error(response::QUERY_NOT_FOUND, format!("No config item, Namespace: {namespace} Key: {key}"))
             }
@@ -166,14 +170,15 @@ impl NameServer {
     }
 
     fn delete_kv(&mut self, ext: &ExtFields<'_>, effects: &mut Vec<Effect>) -> Result<Response, FieldError> {
-        if self.kv.delete(&required(ext, "namespace")?, &required(ext, "key")?) {
+        let asked = DeleteKvConfig::decode(ext)?;
+        if self.kv.delete(&asked.namespace, &asked.key) {
             effects.push(Effect::SaveKvConfig(self.kv.to_text()));
         }
         Ok(Response::success())
     }
 
     fn list_kv(&self, ext: &ExtFields<'_>) -> Result<Response, FieldError> {
-        let namespace = required(ext, "namespace")?;
+        let namespace = GetKvListByNamespace::decode(ext)?.namespace;
         Ok(match self.kv.namespace(&namespace) {
             Some(table) => json(&KvTable { table: table.clone() }),
             None => Response::error(response::QUERY_NOT_FOUND, format!("No config item, Namespace: {namespace}")),
@@ -192,11 +197,6 @@ impl NameServer {
             Err(error) => Response::error(response::SYSTEM_ERROR, error.to_string()),
         }
     }
-}
-
-/// The text of a field that must be there.
-pub(super) fn required<'a>(ext: &ExtFields<'a>, name: &'static str) -> Result<Cow<'a, str>, FieldError> {
-    ext.str(name).ok_or(FieldError::Missing(name))
 }
 
 /// Success with a JSON body.

@@ -8,8 +8,10 @@ mod index_bytes;
 mod mem_disk;
 mod message;
 mod nameserver;
+mod rules;
 mod store;
 mod store_check;
 #[path = "../tidy.rs"]
 mod tidy;
 mod vectors;
+mod wire;

@@ -32,10 +32,10 @@ fn read(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// All files of a folder of the corpus, in the order of their names.
+/// All files of a folder of the fuzz corpus, in the order of their names.
 #[expect(clippy::disallowed_methods, reason = "a test reads its corpus from the real disk")]
 pub fn corpus(folder: &str) -> Vec<Vec<u8>> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(folder);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(folder);
     let entries = std::fs::read_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("a readable folder").path()).collect();
     paths.sort();

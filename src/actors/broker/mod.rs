@@ -5,11 +5,13 @@
 //! | [`BrokerActor`] | watches the others | with the broker |
 //! | log writer | writes the log | the broker stops: it cannot trust its log |
 //! | keeper | carries out effects of the rules | the broker stops |
+//! | housekeeper | builds the index, deletes what has expired | the broker stops |
 //! | registrar | tells the NameServers what is here | the broker stops |
 //! | listeners and their sessions | requests and answers | a session alone, with its connection |
 
 pub mod errors;
 pub mod handlers;
+pub mod housekeeper;
 pub mod keeper;
 mod pull;
 pub mod registrar;
@@ -27,6 +29,7 @@ use anyhow::{Context, Result};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{oneshot, watch};
 
+use self::housekeeper::{Housekeeper, HousekeeperArguments, HousekeeperMessage};
 use self::keeper::{Keeper, KeeperArguments, KeeperMessage};
 use self::registrar::{Registrar, RegistrarMessage};
 use self::saved::Saved;
@@ -40,7 +43,8 @@ use crate::broker::topics::{TopicRules, TopicTable};
 use crate::config::broker::{BrokerConfig, FlushDiskType};
 use crate::env::Env;
 use crate::proto::message::system::BootOptions;
-use crate::store::{self, FlushMode, Opened, StoreOptions};
+use crate::store::retention::{DiskGuard, RetentionPolicy, RetentionSettings};
+use crate::store::{self, FlushMode, Opened, Store, StoreOptions};
 
 /// How long sessions get to take their last answers.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
@@ -51,6 +55,7 @@ pub struct BrokerHandle {
     listener: ListenerHandle,
     old_clients: Option<ListenerHandle>,
     keeper: ActorRef<KeeperMessage>,
+    housekeeper: ActorRef<HousekeeperMessage>,
     registrar: ActorRef<RegistrarMessage>,
     root: ActorRef<BrokerMessage>,
     failure: watch::Receiver<Option<String>>,
@@ -64,7 +69,10 @@ impl BrokerHandle {
     pub async fn start(env: &Env, config: BrokerConfig, address: SocketAddr) -> Result<Self> {
         let mut config = config;
         if config.broker_name.is_empty() {
-            config.broker_name = "broker-a".to_owned();
+            config.broker_name = match env.net.own_name() {
+                name if name.is_empty() => "broker-a".to_owned(),
+                name => name,
+            };
         }
         let root_directory = PathBuf::from(&config.store_path_root_dir);
         env.disk
@@ -74,7 +82,7 @@ impl BrokerHandle {
         let (topics_file, topics) = Saved::open(env, &root_directory)?;
         let (groups_file, groups) = Saved::open(env, &root_directory)?;
         let (offsets_file, offsets) = Saved::open(env, &root_directory)?;
-        let Opened { store, writer, report } = store::open(env, store_options(&config)).await?;
+        let Opened { store, writer, dispatcher, report } = store::open(env, store_options(&config)).await?;
         for repair in &report.repairs {
             tracing::warn!("{repair}");
         }
@@ -82,7 +90,15 @@ impl BrokerHandle {
 
         let (failure_sender, failure) = watch::channel(None);
         let (root, _) = Actor::spawn(None, BrokerActor, failure_sender).await?;
-        let writer = LogWriterHandle::start(env, writer, writer_options(&config), &root).await?;
+        let arguments = HousekeeperArguments {
+            env: env.clone(),
+            store: Arc::clone(&store),
+            dispatcher,
+            guard: disk_guard(&config, &store),
+            clean_every: Duration::from_millis(config.clean_resource_interval.max(100)),
+        };
+        let (housekeeper, dispatch) = Housekeeper::start(arguments, &root).await?;
+        let writer = LogWriterHandle::start(env, writer, writer_options(&config), dispatch, &root).await?;
         let advertised = advertised(env, &config, address)?;
 
         let mut effects = Vec::new();
@@ -116,7 +132,7 @@ impl BrokerHandle {
 
         let (listener, old_clients) = listen(env, &shared, address).await?;
         registrar.cast(RegistrarMessage::Register)?;
-        Ok(BrokerHandle { shared, listener, old_clients, keeper, registrar, root, failure })
+        Ok(BrokerHandle { shared, listener, old_clients, keeper, housekeeper, registrar, root, failure })
     }
 
     /// The address it listens on.
@@ -162,6 +178,11 @@ impl BrokerHandle {
             Ok(()) => flushed.await.unwrap_or_else(|_| Err("the keeper has ended".to_owned())),
             Err(_) => Err("the keeper has ended".to_owned()),
         };
+        let (done, drained) = oneshot::channel();
+        if self.housekeeper.cast(HousekeeperMessage::Drain { done }).is_ok() {
+            // What is not indexed now is at the next start.
+            let _ = drained.await;
+        }
         let closed = self.shared.writer.close(limit).await;
         self.root.stop(None);
         closed?;
@@ -220,6 +241,25 @@ fn store_options(config: &BrokerConfig) -> StoreOptions {
     options.max_message_size = config.max_message_size;
     options.delay_levels = config.delay_levels();
     options
+}
+
+/// Watches the disk by the settings; what contradicts itself in them is said at start.
+fn disk_guard(config: &BrokerConfig, store: &Store) -> DiskGuard {
+    let settings = RetentionSettings {
+        delete_when: config.delete_when.clone(),
+        file_reserved_time: u32::try_from(config.file_reserved_time).unwrap_or(u32::MAX),
+        disk_max_used_space_ratio: config.disk_max_used_space_ratio,
+        disk_space_clean_forcibly_ratio: config.disk_space_clean_forcibly_ratio,
+        disk_space_warning_level_ratio: config.disk_space_warning_level_ratio,
+        clean_file_forcibly_enable: config.clean_file_forcibly_enable,
+        ..RetentionSettings::default()
+    };
+    let mut warnings = Vec::new();
+    let policy = RetentionPolicy::new(&settings, &mut warnings);
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    DiskGuard::new(policy, store.options().commit_log_dir.clone(), store.root().join("consumequeue"))
 }
 
 fn flush_mode(config: &BrokerConfig) -> FlushMode {

@@ -7,7 +7,8 @@
 //! Each item becomes a record of its own; queue, time and sysFlag come from the request's header.
 
 use super::properties::{self, Edit};
-use super::record::{i32_at, PROPERTIES_MAX};
+use super::record::PROPERTIES_MAX;
+use super::view::i32_at;
 use crate::proto::remoting::response;
 
 /// Bytes of an item apart from body and properties.

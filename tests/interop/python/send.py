@@ -14,6 +14,7 @@ from scene import (
     send_to_queue,
     sent,
     wait_until,
+    with_route,
 )
 
 
@@ -65,7 +66,7 @@ def oneway(name):
     topic, inbox, producer = scene.topic(), Inbox(), scene.producer()
     bodies = [f"m{i}" for i in range(30)]
     for body in bodies:
-        producer.send_oneway(message(topic, body))
+        with_route(lambda: producer.send_oneway(message(topic, body)))
     scene.consume(topic, inbox)
     inbox.await_exactly(bodies)
 
@@ -74,7 +75,7 @@ def batch(name):
     """This client sends a batch as if it were one message, and one message is what Apache's broker stores."""
     scene = Scene(name)
     topic, inbox, producer = scene.topic(), Inbox(), scene.producer()
-    result = producer.send_batch([message(topic, "m" * 100) for _ in range(10)])
+    result = with_route(lambda: producer.send_batch([message(topic, "m" * 100) for _ in range(10)]))
     expect_equal(0, int(result.status), "status")
     scene.consume(topic, inbox)
     wait_until(inbox.all, lambda: "the batch")

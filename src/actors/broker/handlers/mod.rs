@@ -1,8 +1,10 @@
 //! Requests other than sends and pulls. Each handler is an async function from a call to its answer; it may wait for
 //! files or for other actors, and holds no lock while it does.
 
+mod admin;
 mod clients;
 mod offsets;
+mod send_back;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -73,6 +75,7 @@ impl From<String> for Refused {
 /// Answers a request.
 pub async fn handle(call: Call) -> Response {
     let answer = match call.command.code {
+        request::CONSUMER_SEND_MSG_BACK => send_back::send_back(&call).await,
         request::HEART_BEAT => clients::heartbeat(&call).await,
         request::UNREGISTER_CLIENT => clients::unregister(&call).await,
         request::GET_CONSUMER_LIST_BY_GROUP => clients::consumer_list(&call),
@@ -85,6 +88,16 @@ pub async fn handle(call: Call) -> Response {
         request::GET_MIN_OFFSET => offsets::min(&call),
         request::SEARCH_OFFSET_BY_TIMESTAMP => offsets::search(&call),
         request::GET_EARLIEST_MSG_STORETIME => offsets::earliest_store_time(&call),
+        request::UPDATE_AND_CREATE_TOPIC => admin::update_topic(&call).await,
+        request::UPDATE_AND_CREATE_TOPIC_LIST => admin::update_topic_list(&call).await,
+        request::DELETE_TOPIC_IN_BROKER => admin::delete_topic(&call).await,
+        request::GET_TOPIC_CONFIG => admin::topic_config(&call),
+        request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP => admin::update_group(&call).await,
+        request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST => admin::update_group_list(&call).await,
+        request::DELETE_SUBSCRIPTIONGROUP => admin::delete_group(&call).await,
+        request::GET_SUBSCRIPTIONGROUP_CONFIG => admin::group_config(&call).await,
+        request::UPDATE_AND_GET_GROUP_FORBIDDEN => admin::group_forbidden(&call).await,
+        request::UPDATE_BROKER_CONFIG => admin::update_config(&call),
         code => Ok(Response::not_supported(code)),
     };
     answer.unwrap_or_else(|refused| refused.0)
