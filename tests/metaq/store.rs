@@ -1,6 +1,6 @@
 //! The store over a real file system. Cases from the field carry their ids (STO-, DSK-, IDX-).
 
-mod support;
+pub mod support;
 
 mod append;
 mod dispatch;
