@@ -17,7 +17,6 @@ pub mod groups;
 pub mod locks;
 pub mod offsets;
 pub mod pull;
-pub mod pull_hold;
 pub mod send;
 pub mod send_back;
 pub mod topics;

@@ -10,6 +10,7 @@
 //! [`time_search`], [`recovery`].
 
 pub mod batch;
+pub mod check;
 pub mod checkpoint;
 mod commit_log;
 pub mod config_file;

@@ -197,6 +197,17 @@ impl Store {
         self.store_time(queue, queue.min())
     }
 
+    /// Whether an entry is there and its record is near enough to the log's end to be in memory, presumably.
+    pub fn is_recent(&self, queue: &ConsumeQueue, offset: QueueOffset) -> bool {
+        if offset < queue.min() || offset >= queue.max() {
+            return false;
+        }
+        match queue.entry(&self.files, offset.0) {
+            Ok(Some(entry)) => !entry.is_filler() && self.log.is_recent(entry.physical.0),
+            _ => false,
+        }
+    }
+
     /// Store time of the record an entry points to; `None` if the record is gone.
     pub(crate) fn store_time_at(&self, entry: &QueueEntry) -> Result<Option<Millis>, StoreError> {
         let mut head = Vec::with_capacity(record::OVERHEAD_V1);

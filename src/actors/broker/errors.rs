@@ -22,7 +22,7 @@ pub fn store_failure(error: &StoreError) -> BrokerError {
     let what = error.to_string();
     match error {
         StoreError::Refused { refusal: Refusal::NoSegment, .. } => BrokerError::StoreFailed { what },
-        StoreError::Refused { .. } => BrokerError::ServiceNotAvailable { what },
+        StoreError::Refused { .. } => BrokerError::ServiceNotAvailable { disk: what },
         _ => BrokerError::StoreFailed { what },
     }
 }

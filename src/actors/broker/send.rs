@@ -18,7 +18,7 @@ use crate::broker::topics::{FirstSend, TopicView};
 use crate::env::Millis;
 use crate::proto::message::{NewRecord, batch, encode_record, ids, names};
 use crate::proto::remoting::requests::SendHeader;
-use crate::proto::remoting::{Command, ExtSink, Head, Response, ResponseFrame, response};
+use crate::proto::remoting::{Command, ExtSink, Head, RawFrame, Response, ResponseFrame, response};
 use crate::store::{AppendBatch, AppendResult, TagsCode};
 
 /// The sends gathered from one read.
@@ -72,7 +72,7 @@ pub fn take(
     shared: &Arc<Shared>,
     connection: &mut BrokerConnection,
     head: &Head<'_>,
-    body: &[u8],
+    frame: &RawFrame<'_>,
     reply: ReplyTo,
     output: &mut Output,
 ) {
@@ -81,14 +81,20 @@ pub fn take(
         Err(error) => return reply.write(&mut output.bytes, &Response::from(error)),
     };
     let properties = header.properties.str();
-    let incoming = Incoming { header, properties, body, client_version: head.version, peer: connection.peer };
+    let incoming = Incoming {
+        header,
+        properties,
+        body: frame.body,
+        client_version: head.version,
+        peer: connection.peer,
+    };
     let settings = connection.sends.settings.get_or_insert_with(|| shared.settings());
     let settings = Arc::clone(settings);
     let refused = match gather(shared, connection, &settings, &incoming, reply) {
         Ok(Gathered::Taken) => return,
         Ok(Gathered::NeedsTopic) => {
             // Rare: the topic or group has to be made and saved first, so the send goes its own way.
-            let command = Command::from_parts(head, body);
+            let Ok(command) = Command::decode(frame) else { return };
             let (shared, peer, flow) = (Arc::clone(shared), connection.peer, connection.flow.clone());
             return output.later(Box::pin(send_to_new_topic(shared, peer, flow, command, reply)));
         }

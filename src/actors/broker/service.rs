@@ -132,7 +132,7 @@ impl Service for BrokerService {
         let reply = ReplyTo::new(head, frame);
         match head.code {
             request::SEND_MESSAGE | request::SEND_MESSAGE_V2 | request::SEND_BATCH_MESSAGE => {
-                super::send::take(&self.shared, connection, head, frame.body, reply, output);
+                super::send::take(&self.shared, connection, head, frame, reply, output);
             }
             request::PULL_MESSAGE | request::LITE_PULL_MESSAGE => {
                 Puller::take(&self.shared, connection, head, reply, output);

@@ -121,17 +121,16 @@ fn updates_are_checked_and_equal_ones_cause_nothing() {
 #[test]
 fn off_4_deleting_a_topic_has_its_offsets_and_queues_dropped() {
     let (mut table, mut out) = (table(), Vec::new());
-    table
-        .update(vec![asked("orders", &[]), asked("%RETRY%g_orders", &[]), asked("%RETRY%g", &[])], WALL, &mut out)
-        .unwrap();
+    table.update(vec![asked("orders", &[]), asked("%RETRY%g_orders", &[])], WALL, &mut out).unwrap();
+    table.ensure("%RETRY%g+orders", 1, false, 0, WALL, &mut out).unwrap();
     out.clear();
     assert_eq!(table.delete("orders", WALL, &mut out), Ok(()));
     let drop = |topic: &str| Effect::DropQueues { topic: topic.into() };
     let forget = |topic: &str| Effect::ForgetTopicOffsets { topic: topic.into() };
-    let (retry, topic) = ("%RETRY%g_orders", "orders");
+    let (retry, topic) = ("%RETRY%g+orders", "orders");
     assert_eq!(out, [drop(topic), forget(topic), drop(retry), forget(retry), Effect::PersistTopics, Effect::Register]);
     assert!(table.get("orders").is_none() && table.directory().get("orders").is_none());
-    assert!(table.get("%RETRY%g").is_some());
+    assert!(table.get("%RETRY%g_orders").is_some(), "perhaps those of a group `g_orders`");
     assert_eq!(table.delete("TBW102", WALL, &mut out).unwrap_err().code(), 29);
     assert_eq!(table.delete("orders", WALL, &mut out), Ok(()), "it is deleted already");
 }
@@ -146,6 +145,9 @@ fn a_retry_topic_keeps_its_configuration_but_for_order() {
     let marked = table.ensure("%RETRY%g", 8, true, 0, WALL, &mut out).unwrap();
     assert_eq!(out, [Effect::PersistTopics, Effect::Register]);
     assert_eq!((marked.queues(), marked.is_order(), marked.config().topic_sys_flag), (1, true, 2));
+    out.clear();
+    assert!(table.ensure("%RETRY%g", 1, false, 0, WALL, &mut out).unwrap().is_order());
+    assert_eq!(out, [], "members that subscribe to less do not take turns with it");
 }
 
 #[test]

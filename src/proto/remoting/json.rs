@@ -246,3 +246,155 @@ impl<'a> Scanner<'a> {
 fn plain_len(bytes: &[u8]) -> usize {
     bytes.iter().position(|byte| matches!(byte, b'"' | b'\\')).unwrap_or(bytes.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::version;
+    use super::*;
+
+    #[track_caller]
+    fn refused(header: &str) -> HeadError {
+        parse(header.as_bytes()).expect_err(header)
+    }
+
+    #[test]
+    fn a_header_as_java_sends_it() {
+        let header = concat!(
+            r#"{"code":105,"extFields":{"topic":"TopicTest"},"flag":2,"language":"GO","opaque":-1,"#,
+            r#""remark":"why","serializeTypeCurrentRPC":"JSON","version":479}"#
+        );
+        let head = parse(header.as_bytes()).unwrap();
+        assert_eq!((head.code, head.opaque, head.version), (105, -1, version::CURRENT));
+        assert_eq!(head.language, Language::Go);
+        assert!(head.is_oneway() && !head.is_response());
+        assert_eq!(head.remark.unwrap().str(), "why");
+        assert_eq!(head.ext.str("topic").as_deref(), Some("TopicTest"));
+    }
+
+    #[test]
+    fn members_may_be_missing_null_or_unknown() {
+        for header in [
+            "{}",
+            " \n{ } \t\r\n",
+            r#"{"code":null,"flag":null,"opaque":null,"version":null,"language":null,"remark":null,"extFields":null}"#,
+            r#"{"extFields":{}}"#,
+            r#"{"x":1.5e-7,"y":[{"code":5},[],[[1]],"]"],"z":{"opaque":{"a":null}},"w":true,"v":"\"}"}"#,
+        ] {
+            let head = parse(header.as_bytes()).unwrap();
+            assert_eq!((head.code, head.opaque, head.flag, head.version), (0, 0, 0, 0), "{header}");
+            assert_eq!((head.language, head.remark), (Language::Java, None), "{header}");
+            assert!(head.ext.is_empty(), "{header}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_said_of_language_and_version_is_fine() {
+        for (value, language) in [
+            (r#""RUST""#, Language::Rust),
+            (r#""ZIG""#, Language::Other),
+            ("9", Language::Go),
+            ("99", Language::Other),
+            ("1.5", Language::Other),
+            ("{}", Language::Other),
+            (r#""\u0043PP""#, Language::Cpp),
+        ] {
+            let header = format!(r#"{{"language":{value},"version":{value},"opaque":7}}"#);
+            let head = parse(header.as_bytes()).unwrap();
+            assert_eq!((head.language, head.opaque), (language, 7), "{value}");
+        }
+    }
+
+    #[test]
+    fn ext_values_of_any_kind_are_text() {
+        let header = concat!(
+            r#"{"extFields":{"number":2,"text":"2","real":-1.50e+3,"yes":true,"no":false,"none":null,"#,
+            r#""empty":"","object":{"a": [1]},"array":[ ]}}"#
+        );
+        let ext = parse(header.as_bytes()).unwrap().ext;
+        for (name, text) in [
+            ("number", Some("2")),
+            ("text", Some("2")),
+            ("real", Some("-1.50e+3")),
+            ("yes", Some("true")),
+            ("no", Some("false")),
+            ("none", None),
+            ("empty", Some("")),
+            ("object", Some(r#"{"a": [1]}"#)),
+            ("array", Some("[ ]")),
+        ] {
+            assert_eq!(ext.str(name).as_deref(), text, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_last_of_a_name_counts() {
+        let header = r#"{"code":1,"extFields":{"a":"1"},"code":2,"extFields":{"b":"2","\u0062":"3"},"code":3}"#;
+        let head = parse(header.as_bytes()).unwrap();
+        assert_eq!(head.code, 3);
+        assert_eq!(head.ext.str("a"), None);
+        assert_eq!(head.ext.str("b").as_deref(), Some("3"));
+        let head = parse(br#"{"extFields":{"a":"1"},"extFields":null,"code":3,"code":null}"#).unwrap();
+        assert_eq!(head.code, 0);
+        assert!(head.ext.is_empty());
+    }
+
+    #[test]
+    fn what_is_not_json_is_refused_where_it_breaks() {
+        for (header, at, expected) in [
+            ("", 0, "an object"),
+            ("[]", 0, "an object"),
+            ("null", 0, "an object"),
+            ("{", 1, "a string"),
+            ("{'code':1}", 1, "a string"),
+            ("{code:1}", 1, "a string"),
+            (r#"{"code" 1}"#, 8, "a colon"),
+            (r#"{"code":}"#, 8, "a value"),
+            (r#"{"code":1,}"#, 10, "a string"),
+            (r#"{"code":1 "flag":2}"#, 10, "a comma or the end of the list"),
+            (r#"{"code":01}"#, 9, "a comma or the end of the list"),
+            (r#"{"x":-}"#, 6, "a digit"),
+            (r#"{"x":1.}"#, 7, "a digit"),
+            (r#"{"x":1e+}"#, 8, "a digit"),
+            (r#"{"x":nul}"#, 5, "null"),
+            (r#"{"x":True}"#, 5, "a value"),
+            (r#"{"x":"\x"}"#, 7, "an escape"),
+            (r#"{"x":"\u12g4"}"#, 7, "four hex digits"),
+            (r#"{"x":"\u12"#, 7, "four hex digits"),
+            (r#"{"x":"open}"#, 11, "a closing quote"),
+            (r#"{"x":[1,2}"#, 9, "a comma or the end of the list"),
+            (r#"{"extFields":"text"}"#, 13, "an object"),
+            ("{}{}", 2, "the end"),
+            ("{}\0", 2, "the end"),
+        ] {
+            assert_eq!(refused(header), HeadError::NotJson { at, expected }, "{header}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_decide_must_be_whole_and_fit() {
+        for value in ["1.0", "2147483648", "true", "\"\"", "\"x\"", "[1]"] {
+            assert_eq!(refused(&format!(r#"{{"opaque":{value}}}"#)), HeadError::NotANumber("opaque"));
+        }
+        assert_eq!(parse(br#"{"code":"105"}"#).unwrap().code, 105);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_refused() {
+        assert_eq!(parse(b"{\"remark\":\"\xC3\x28\"}").unwrap_err(), HeadError::NotUtf8);
+        assert_eq!(parse(b"{\"remark\":\"\xED\xA0\x80\"}").unwrap_err(), HeadError::NotUtf8);
+    }
+
+    #[test]
+    fn depth_has_an_end() {
+        let nested = |depth: usize| format!(r#"{{"x":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
+        assert!(parse(nested(MAX_DEPTH as usize).as_bytes()).is_ok());
+        assert_eq!(refused(&nested(MAX_DEPTH as usize + 1)), HeadError::TooDeep);
+        assert_eq!(refused(&"{\"x\":[".repeat(1_000_000)), HeadError::TooDeep);
+    }
+
+    #[test]
+    fn the_number_of_fields_has_an_end() {
+        let fields = vec![r#""":0"#; super::super::MAX_EXT_FIELDS + 1].join(",");
+        assert_eq!(refused(&format!(r#"{{"extFields":{{{fields}}}}}"#)), HeadError::TooManyFields);
+    }
+}

@@ -9,9 +9,12 @@ pub mod codes;
 mod command;
 mod ext;
 pub mod frame;
+pub mod fuzzing;
 mod head;
 mod json;
 mod language;
+#[cfg(test)]
+mod reference;
 pub mod requests;
 mod text;
 pub mod version;

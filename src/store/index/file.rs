@@ -53,6 +53,8 @@ pub struct IndexFile {
     /// Entries in their final form, except that their predecessor is filled in by the merge.
     waiting: Vec<u8>,
     merge: Option<Merge>,
+    /// See [`Merge::may_have_hooked_until`]; 0 unless the last attempt failed.
+    hooked_until: u32,
 }
 
 impl IndexFile {
@@ -65,13 +67,13 @@ impl IndexFile {
         let header = IndexHeader::following(previous);
         file.set_len(geometry.file_len())?;
         file.write_at(0, &header.encode())?;
-        Ok(IndexFile { file, geometry, header, waiting: Vec::new(), merge: None })
+        Ok(IndexFile { file, geometry, header, waiting: Vec::new(), merge: None, hooked_until: 0 })
     }
 
     /// Takes up an existing file.
     pub fn open(file: Arc<dyn File>, geometry: IndexGeometry) -> Result<IndexFile, IndexFileError> {
         let header = read_header(&*file, geometry)?;
-        Ok(IndexFile { file, geometry, header, waiting: Vec::new(), merge: None })
+        Ok(IndexFile { file, geometry, header, waiting: Vec::new(), merge: None, hooked_until: 0 })
     }
 
     /// The header, waiting entries counted in.
@@ -116,13 +118,21 @@ impl IndexFile {
         if self.waiting.is_empty() {
             return Ok(Progress::Done);
         }
-        let mut merge = self.merge.take().unwrap_or_else(|| Merge::new(self.geometry, self.header, &self.waiting));
+        let mut merge = match self.merge.take() {
+            Some(merge) => merge,
+            None => Merge::new(self.geometry, self.header, &self.waiting, self.hooked_until),
+        };
         let opened_before = merge.header().hash_slot_count;
         let progress = merge.step(&*self.file, self.geometry, &mut self.waiting);
         self.header.hash_slot_count += merge.header().hash_slot_count - opened_before;
-        match progress? {
-            Progress::More => self.merge = Some(merge),
-            Progress::Done => {
+        match progress {
+            Err(error) => {
+                self.hooked_until = merge.may_have_hooked_until();
+                return Err(error);
+            }
+            Ok(Progress::More) => self.merge = Some(merge),
+            Ok(Progress::Done) => {
+                self.hooked_until = 0;
                 self.waiting.drain(..merge.len());
                 if self.waiting.is_empty() {
                     self.waiting = Vec::new(); // an idle broker keeps no buffer

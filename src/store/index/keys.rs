@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::env::Millis;
-use crate::proto::message::hash;
+use crate::proto::message::{hash, properties, sys_flag, RecordView};
 use crate::proto::PhysicalOffset;
 
 /// What the index needs to know of a record.
@@ -24,6 +24,26 @@ pub struct IndexRecord<'a> {
 }
 
 impl<'a> IndexRecord<'a> {
+    /// What the index needs of `view`, whose topic and properties the caller has as text already.
+    pub fn of(view: &RecordView<'_>, topic: &'a str, properties: &'a str) -> IndexRecord<'a> {
+        let (mut unique_key, mut keys) = (None, None);
+        for (name, value) in properties::iterate(properties) {
+            match name {
+                properties::UNIQ_KEY => unique_key = Some(value),
+                properties::KEYS => keys = Some(value),
+                _ => {}
+            }
+        }
+        IndexRecord {
+            topic,
+            unique_key,
+            keys,
+            phy_offset: view.physical_offset(),
+            store_timestamp: view.store_timestamp(),
+            rolled_back: sys_flag::transaction_type(view.sys_flag()) == sys_flag::TRANSACTION_ROLLBACK,
+        }
+    }
+
     /// The keys, the unique one first, repeats included.
     pub fn keys(&self) -> impl Iterator<Item = &'a str> {
         let keys = self.keys.filter(|_| !self.rolled_back).unwrap_or_default();

@@ -153,7 +153,7 @@ impl IndexHeader {
     }
 
     /// Seconds since the file's first record as an entry stores them.
-    pub(super) fn time_diff(&self, store_timestamp: Millis) -> u32 {
+    pub(in crate::store) fn time_diff(&self, store_timestamp: Millis) -> u32 {
         if self.begin_timestamp.0 <= 0 {
             return 0;
         }

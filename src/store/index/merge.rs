@@ -46,12 +46,15 @@ pub(super) struct Merge {
     written: usize,
     /// The header once the batch is in the file.
     header: IndexHeader,
+    /// Entries below this number may have been hooked in by an attempt that failed.
+    hooked_until: u32,
     slots: Vec<u8>,
 }
 
 impl Merge {
-    /// Prepares to bring `entries` into a file; `header` already counts them.
-    pub(super) fn new(geometry: IndexGeometry, header: IndexHeader, entries: &[u8]) -> Merge {
+    /// Prepares to bring `entries` into a file; `header` already counts them. `hooked_until` comes from the attempt
+    /// before if that failed, and is 0 otherwise.
+    pub(super) fn new(geometry: IndexGeometry, header: IndexHeader, entries: &[u8], hooked_until: u32) -> Merge {
         let count = entries.len() / ENTRY_SIZE;
         let width = geometry.slots().div_ceil(GROUPS);
         let group_of = |place: u32| (slot_of(geometry, entries, place) / width) as usize;
@@ -70,7 +73,7 @@ impl Merge {
             *at += 1;
         }
         let first = header.index_count - count as u32;
-        Merge { first, count, order, starts, group: 0, written: 0, header, slots: Vec::new() }
+        Merge { first, count, order, starts, group: 0, written: 0, header, hooked_until, slots: Vec::new() }
     }
 
     /// Bytes of the batch.
@@ -83,8 +86,12 @@ impl Merge {
         &self.header
     }
 
-    /// Does the next piece. `entries` starts with the batch; entries added since may follow. After an error start over
-    /// with a new merge: slots already changed are recognised.
+    /// After an error: what a new merge has to be told, so that it recognises the slots that this one changed.
+    pub(super) fn may_have_hooked_until(&self) -> u32 {
+        self.header.index_count
+    }
+
+    /// Does the next piece. `entries` starts with the batch; entries added since may follow.
     pub(super) fn step(
         &mut self,
         file: &dyn File,
@@ -166,9 +173,9 @@ impl Merge {
         for &place in places {
             let number = self.first + place;
             let slot_at = (slot_of(geometry, entries, place) - start) as usize * SLOT_SIZE;
-            let previous = valid_number(i32_at(&self.slots, slot_at), self.header.index_count);
+            let previous = valid_number(i32_at(&self.slots, slot_at), number.max(self.hooked_until));
             if previous >= number {
-                continue; // hooked in by an attempt before this one
+                continue;
             }
             let entry_at = place as usize * ENTRY_SIZE + ENTRY_PREVIOUS_AT;
             entries[entry_at..entry_at + 4].copy_from_slice(&previous.to_be_bytes());

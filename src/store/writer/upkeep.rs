@@ -32,11 +32,21 @@ const QUEUE_SYNC_MS: u64 = 10_000;
 
 type Prepared = Result<Arc<Segment>, Arc<io::Error>>;
 
+/// A segment being made. Its job's value may come back long after the writer waited for it itself, when the next one is
+/// being made already.
+#[derive(Clone)]
+struct Preparation {
+    number: u64,
+    segment: Shared<BoxFuture<'static, Prepared>>,
+}
+
 /// State of the work beside appending.
 pub(super) struct Upkeep {
     next: Option<Arc<Segment>>,
     /// The segment being made. Shared: the writer may have to wait for it itself.
-    preparing: Option<Shared<BoxFuture<'static, Prepared>>>,
+    preparing: Option<Preparation>,
+    /// Segments asked for so far; tells one preparation from the next.
+    preparations: u64,
     /// Pages below this position of the log were asked for.
     prefaulted: u64,
     prefaulting: bool,
@@ -54,8 +64,6 @@ struct CheckpointState {
     files: Option<StateFiles>,
     /// A queue sync that has begun: everything below `log_end` gets into queue files, then they are synced.
     gathering: Option<Gathering>,
-    /// Up to where the log is covered by queue files that survive a power cut.
-    queues_synced: u64,
     queues_synced_at: Millis,
 }
 
@@ -66,7 +74,8 @@ pub(crate) struct StateFiles {
 }
 
 struct Gathering {
-    log_end: u64,
+    /// The lengths of all queues when it began: what has to be in their files.
+    table: QueueTable,
     store_time: Millis,
     /// Dirty queues that stood before the others when it began and are still to be written.
     left: usize,
@@ -77,15 +86,16 @@ pub struct JobDone(Done);
 
 enum Done {
     Prefault,
-    Segment(Prepared),
+    Segment(u64, Prepared),
     Checkpoint { files: StateFiles, saved: Checkpoint, queues: Option<Gathering>, result: io::Result<()> },
 }
 
 impl Upkeep {
-    pub(super) fn new(files: StateFiles, checkpoint: Checkpoint, queues_synced: u64, now: Millis) -> Upkeep {
+    pub(super) fn new(files: StateFiles, checkpoint: Checkpoint, now: Millis) -> Upkeep {
         Upkeep {
             next: None,
             preparing: None,
+            preparations: 0,
             prefaulted: 0,
             prefaulting: false,
             cooling: VecDeque::new(),
@@ -95,7 +105,6 @@ impl Upkeep {
                 saved_at: now,
                 files: Some(files),
                 gathering: None,
-                queues_synced,
                 queues_synced_at: now,
             },
         }
@@ -109,7 +118,7 @@ impl Upkeep {
     /// The segment made ahead, or being made, if any.
     pub(super) async fn take_unused(&mut self) -> Option<Arc<Segment>> {
         match (self.next.take(), self.preparing.take()) {
-            (None, Some(preparing)) => preparing.await.ok(),
+            (None, Some(preparing)) => preparing.segment.await.ok(),
             (next, _) => next,
         }
     }
@@ -153,7 +162,7 @@ impl LogWriter {
     pub fn finish_job(&mut self, done: JobDone) {
         match done.0 {
             Done::Prefault => self.upkeep.prefaulting = false,
-            Done::Segment(prepared) => self.take_prepared(prepared),
+            Done::Segment(number, prepared) => self.take_prepared(number, prepared),
             Done::Checkpoint { files, saved, queues, result } => {
                 let state = &mut self.upkeep.checkpoint;
                 state.files = Some(files);
@@ -161,7 +170,7 @@ impl LogWriter {
                     Ok(()) => {
                         state.saved = saved;
                         if let Some(queues) = queues {
-                            state.queues_synced = queues.log_end;
+                            self.store.queues_synced.fetch_max(queues.table.log_end, Ordering::AcqRel);
                         }
                     }
                     // The log is what counts: without the checkpoint a recovery only reads more of it.
@@ -176,14 +185,14 @@ impl LogWriter {
         if let Some(active) = self.active.clone().filter(|active| !active.is_allocated()) {
             active.allocate().await.map_err(|error| self.no_segment(&error))?;
         } else if self.upkeep.next.is_none() {
-            let preparing = self.prepare();
-            let prepared = preparing.await;
+            let Preparation { number, segment } = self.prepare();
+            let prepared = segment.await;
             if let Err(error) = &prepared {
                 let refused = self.no_segment(error);
                 self.upkeep.preparing = None;
                 return Err(refused);
             }
-            self.take_prepared(prepared);
+            self.take_prepared(number, prepared);
         }
         Ok(())
     }
@@ -212,25 +221,30 @@ impl LogWriter {
     }
 
     fn prepare_ahead(&mut self) -> Option<BoxFuture<'static, JobDone>> {
-        self.wants_segment().then(|| self.prepare().map(|prepared| JobDone(Done::Segment(prepared))).boxed())
+        self.wants_segment().then(|| {
+            let Preparation { number, segment } = self.prepare();
+            segment.map(move |prepared| JobDone(Done::Segment(number, prepared))).boxed()
+        })
     }
 
     /// Begins to make the next segment, or joins who is at it.
-    fn prepare(&mut self) -> Shared<BoxFuture<'static, Prepared>> {
+    fn prepare(&mut self) -> Preparation {
         if let Some(preparing) = &self.upkeep.preparing {
             return preparing.clone();
         }
         let base = self.active.as_ref().map_or(self.position, |active| active.end());
         let options = &self.store.options;
         let made = Segment::create(self.store.env.clone(), options.commit_log_dir.clone(), base, options.segment_size);
-        let preparing = made.map(|made| made.map(Arc::new).map_err(Arc::new)).boxed().shared();
-        self.upkeep.preparing = Some(preparing.clone());
-        preparing
+        let segment = made.map(|made| made.map(Arc::new).map_err(Arc::new)).boxed().shared();
+        self.upkeep.preparations += 1;
+        let preparation = Preparation { number: self.upkeep.preparations, segment };
+        self.upkeep.preparing = Some(preparation.clone());
+        preparation
     }
 
-    fn take_prepared(&mut self, prepared: Prepared) {
+    fn take_prepared(&mut self, number: u64, prepared: Prepared) {
         // The writer may have waited for it itself, before the job's own value came back.
-        if self.upkeep.preparing.take().is_none() {
+        if self.upkeep.preparing.take_if(|preparing| preparing.number == number).is_none() {
             return;
         }
         match prepared {
@@ -305,7 +319,8 @@ impl LogWriter {
         let flushed = self.store.log.flushed();
         let state = &mut self.upkeep.checkpoint;
         state.current.index_msg_timestamp = Millis(self.store.index_synced.load(Ordering::Acquire));
-        let gathered = state.gathering.as_ref().is_some_and(|queues| queues.left == 0 && queues.log_end <= flushed);
+        let gathered =
+            state.gathering.as_ref().is_some_and(|queues| queues.left == 0 && queues.table.log_end <= flushed);
         let due = now.since(state.saved_at) >= CHECKPOINT_MS && state.current != state.saved;
         if !gathered && !due {
             return None;
@@ -318,10 +333,7 @@ impl LogWriter {
         }
         let saved = state.current;
         let store = Arc::clone(&self.store);
-        let table = queues.as_ref().map(|queues| {
-            let unsynced = store.files.take_unsynced();
-            (unsynced, QueueTable::of(&store.queues.all(), queues.log_end).encode())
-        });
+        let table = queues.as_ref().map(|queues| (store.files.take_unsynced(), queues.table.encode()));
         Some(Box::pin(async move {
             let result = async {
                 if let Some((unsynced, table)) = table {
@@ -338,11 +350,15 @@ impl LogWriter {
     /// Begins a queue sync when one is due and there is something new.
     fn gather(&mut self, now: Millis) {
         let state = &mut self.upkeep.checkpoint;
-        let due = now.since(state.queues_synced_at) >= QUEUE_SYNC_MS && self.position > state.queues_synced;
-        if due && state.gathering.is_none() && state.files.is_some() {
+        if state.gathering.is_some() || state.files.is_none() {
+            return;
+        }
+        let new = self.position > self.store.queues_synced.load(Ordering::Acquire);
+        let due = new && now.since(state.queues_synced_at) >= QUEUE_SYNC_MS;
+        if due || self.store.queue_deleted.swap(false, Ordering::AcqRel) {
             state.queues_synced_at = now;
-            let (log_end, store_time, left) = (self.position, self.last_store_time, self.dirty.len());
-            state.gathering = Some(Gathering { log_end, store_time, left });
+            let table = QueueTable::of(&self.store.queues.all(), self.position);
+            state.gathering = Some(Gathering { table, store_time: self.last_store_time, left: self.dirty.len() });
         }
     }
 }
