@@ -5,6 +5,7 @@
 //! and time-outs, so that a corrected wall clock expires nothing; `wall` is wall-clock time and only where a format asks
 //! for it.
 
+pub mod admin;
 pub mod attributes;
 pub mod clients;
 pub mod delay;
