@@ -5,6 +5,8 @@
 //! the key. Memory is bounded, whatever the size of the store: the log is read once from end to end, and each queue
 //! only remembers how far it has come.
 
+mod entry;
+mod family;
 mod geometry;
 mod index;
 mod log;

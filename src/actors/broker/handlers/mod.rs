@@ -4,6 +4,7 @@
 mod admin;
 mod clients;
 mod offsets;
+mod send_back;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -74,6 +75,7 @@ impl From<String> for Refused {
 /// Answers a request.
 pub async fn handle(call: Call) -> Response {
     let answer = match call.command.code {
+        request::CONSUMER_SEND_MSG_BACK => send_back::send_back(&call).await,
         request::HEART_BEAT => clients::heartbeat(&call).await,
         request::UNREGISTER_CLIENT => clients::unregister(&call).await,
         request::GET_CONSUMER_LIST_BY_GROUP => clients::consumer_list(&call),
