@@ -25,7 +25,7 @@ fn mini_store() -> MemDisk {
 }
 
 fn options() -> CheckOptions {
-    CheckOptions { index_geometry: IndexGeometry::new(16, 64), ..CheckOptions::new(DelayLevels::default()) }
+    CheckOptions { index_geometry: Some(IndexGeometry::new(16, 64)), ..CheckOptions::new(DelayLevels::default()) }
 }
 
 fn check(disk: &MemDisk) -> CheckReport {
@@ -62,6 +62,32 @@ fn the_mini_store_is_sound() {
     assert_eq!((report.log_min, report.log_end), (PhysicalOffset(0), PhysicalOffset(LOG_END)));
     assert_eq!((report.queues, report.queue_entries), (6, 21));
     assert_eq!((report.index_files, report.index_entries), (1, 48));
+}
+
+#[test]
+fn the_index_tells_its_geometry() {
+    let detecting = CheckOptions::new(DelayLevels::default());
+    let disk = mini_store();
+    let report = check_store(&disk.door(), &root(), &detecting).unwrap();
+    assert_eq!((&report.findings[..], report.index_entries), (&[][..], 48));
+
+    // Not four entries a slot, so neither the defaults nor their proportion help.
+    let path = root().join("index/20231114221320000");
+    let mut wide = disk.get(&path).unwrap();
+    wide.splice(40..40 + 64, vec![0; 17 * 4]);
+    for entry in 1..=48 {
+        let at = 40 + 17 * 4 + entry * 20;
+        let hash = u32::from_be_bytes(wide[at..at + 4].try_into().unwrap());
+        let slot = 40 + hash as usize % 17 * 4;
+        let previous: [u8; 4] = wide[slot..slot + 4].try_into().unwrap();
+        wide[at + 16..at + 20].copy_from_slice(&previous);
+        wide[slot..slot + 4].copy_from_slice(&(entry as u32).to_be_bytes());
+    }
+    let used = wide[40..40 + 68].chunks(4).filter(|slot| *slot != [0; 4]).count();
+    wide[32..36].copy_from_slice(&(used as u32).to_be_bytes());
+    disk.put(&path, &wide);
+    let report = check_store(&disk.door(), &root(), &detecting).unwrap();
+    assert_eq!((&report.findings[..], report.index_entries), (&[][..], 48));
 }
 
 #[test]
