@@ -1,5 +1,6 @@
 //! All integration tests in one binary: it links once.
 
+mod admin;
 mod any_bytes;
 mod bodies;
 mod config_files;

@@ -69,7 +69,10 @@ impl BrokerHandle {
     pub async fn start(env: &Env, config: BrokerConfig, address: SocketAddr) -> Result<Self> {
         let mut config = config;
         if config.broker_name.is_empty() {
-            config.broker_name = "broker-a".to_owned();
+            config.broker_name = match env.net.own_name() {
+                name if name.is_empty() => "broker-a".to_owned(),
+                name => name,
+            };
         }
         let root_directory = PathBuf::from(&config.store_path_root_dir);
         env.disk

@@ -13,9 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use ractor::ActorRef;
 
+use super::errors::store_failure;
 use super::keeper::KeeperMessage;
-use crate::actors::log_writer::LogWriterHandle;
+use crate::actors::log_writer::{Durability, LogWriterHandle};
 use crate::actors::net::ConnectionHandle;
+use crate::broker::admin::statistics::Statistics;
 use crate::broker::clients::Clients;
 use crate::broker::directory::Directory;
 use crate::broker::flow::ByteBudget;
@@ -25,11 +27,11 @@ use crate::broker::offsets::OffsetTable;
 use crate::broker::pull::PullRules;
 use crate::broker::send::SendRules;
 use crate::broker::topics::{TopicTable, TopicView};
-use crate::broker::Effect;
+use crate::broker::{BrokerError, Effect};
 use crate::config::broker::{BrokerConfig, BrokerRole};
 use crate::env::{ConnectionId, Env, Millis};
 use crate::proto::message::unique_key::UniqueKeys;
-use crate::store::Store;
+use crate::store::{AppendBatch, Store, Stored};
 
 /// The settings and what the rules make of them; replaced as a whole when a request changes settings.
 #[derive(Clone, Debug)]
@@ -85,6 +87,8 @@ pub struct Shared {
     pub unique_keys: UniqueKeys,
     /// Bytes of requests in flight.
     pub flow: ByteBudget,
+    /// What is counted.
+    pub statistics: Statistics,
     /// Pulls that wait for messages.
     pub parked_pulls: AtomicUsize,
     /// Topics, for lookups.
@@ -131,6 +135,7 @@ impl Shared {
             started: env.clock.now(),
             unique_keys: UniqueKeys::new(advertised.ip(), (instance >> 32) as u32, instance as u32),
             flow: ByteBudget::new(config.in_flight_bytes_per_broker),
+            statistics: Statistics::new(monotonic(&env), config.topics_max),
             parked_pulls: AtomicUsize::new(0),
             topic_directory: Arc::clone(topics.directory()),
             group_directory: Arc::clone(groups.directory()),
@@ -202,7 +207,23 @@ impl Shared {
 
     /// Monotonic time, for leases and time-outs.
     pub fn now(&self) -> Millis {
-        Millis(self.env.clock.monotonic().as_millis() as i64)
+        monotonic(&self.env)
+    }
+
+    /// Stores the one record of `batch`. When this returns `Ok` it is as durable as the flush mode promises.
+    ///
+    /// # Errors
+    /// Says nothing about the record: it may or may not be stored.
+    pub async fn append_one(&self, batch: AppendBatch) -> Result<Stored, BrokerError> {
+        let failed = |what: &str| BrokerError::StoreFailed { what: format!("{what}: the message may or may not be stored") };
+        let appended = self.writer.append(batch).await.map_err(|_| failed("the log writer has stopped"))?;
+        let stored = appended.results.into_iter().next().ok_or_else(|| failed("the log writer gave no result"))?;
+        let stored = stored.map_err(|error| store_failure(&error))?;
+        match appended.durability {
+            Durability::AsPromised => Ok(stored),
+            Durability::SyncTimedOut => Err(failed("the log was not synced in time")),
+            Durability::SyncFailed => Err(failed("the log could not be synced")),
+        }
     }
 
     /// Has effects carried out soon, in order.
@@ -230,6 +251,10 @@ impl Shared {
         keeper.cast(KeeperMessage::Effects { effects, done: Some(done) }).map_err(|_| stopping())?;
         result.await.map_err(|_| stopping())?
     }
+}
+
+fn monotonic(env: &Env) -> Millis {
+    Millis(env.clock.monotonic().as_millis() as i64)
 }
 
 /// Rules stay consistent whatever panics, so a poisoned lock is no reason to stop.

@@ -12,7 +12,7 @@ use super::support::{copy_tree, message, Running, World, START};
 
 fn check(world: &World) -> CheckReport {
     let options = CheckOptions {
-        index_geometry: IndexGeometry::new(world.options.index_slots, world.options.index_entries),
+        index_geometry: Some(IndexGeometry::new(world.options.index_slots, world.options.index_entries)),
         ..CheckOptions::new(DelayLevels::default())
     };
     check_store(&metaq::env::real::env().disk, world.directory.path(), &options).unwrap()

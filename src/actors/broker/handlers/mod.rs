@@ -4,6 +4,8 @@
 mod admin;
 mod clients;
 mod offsets;
+mod statistics;
+mod send_back;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -74,6 +76,7 @@ impl From<String> for Refused {
 /// Answers a request.
 pub async fn handle(call: Call) -> Response {
     let answer = match call.command.code {
+        request::CONSUMER_SEND_MSG_BACK => send_back::send_back(&call).await,
         request::HEART_BEAT => clients::heartbeat(&call).await,
         request::UNREGISTER_CLIENT => clients::unregister(&call).await,
         request::GET_CONSUMER_LIST_BY_GROUP => clients::consumer_list(&call),
@@ -96,6 +99,24 @@ pub async fn handle(call: Call) -> Response {
         request::GET_SUBSCRIPTIONGROUP_CONFIG => admin::group_config(&call).await,
         request::UPDATE_AND_GET_GROUP_FORBIDDEN => admin::group_forbidden(&call).await,
         request::UPDATE_BROKER_CONFIG => admin::update_config(&call),
+        request::GET_BROKER_CONFIG => statistics::config(&call),
+        request::GET_BROKER_RUNTIME_INFO => statistics::runtime(&call),
+        request::GET_TOPIC_STATS_INFO => statistics::topic_stats(&call),
+        request::GET_CONSUMER_CONNECTION_LIST => statistics::consumer_connections(&call),
+        request::GET_PRODUCER_CONNECTION_LIST => statistics::producer_connections(&call),
+        request::GET_ALL_PRODUCER_INFO => statistics::all_producers(&call),
+        request::GET_CONSUME_STATS => statistics::consume_stats(&call),
+        request::GET_BROKER_CONSUME_STATS => statistics::broker_consume_stats(&call),
+        request::QUERY_CONSUME_TIME_SPAN => statistics::consume_time_span(&call),
+        request::QUERY_TOPIC_CONSUME_BY_WHO => statistics::groups_of_topic(&call),
+        request::QUERY_TOPICS_BY_CONSUMER => statistics::topics_of_group(&call),
+        request::QUERY_SUBSCRIPTION_BY_CONSUMER => statistics::subscription(&call),
+        request::GET_SYSTEM_TOPIC_LIST_FROM_BROKER => statistics::system_topics(&call),
+        request::QUERY_CORRECTION_OFFSET => statistics::correction_offsets(&call),
+        request::VIEW_BROKER_STATS_DATA => statistics::stats(&call),
+        request::QUERY_CONSUME_QUEUE => statistics::queue_entries(&call),
+        request::CLONE_GROUP_OFFSET => statistics::clone_offsets(&call).await,
+        request::CLEAN_UNUSED_TOPIC => statistics::clean_unused_topics(&call).await,
         code => Ok(Response::not_supported(code)),
     };
     answer.unwrap_or_else(|refused| refused.0)
