@@ -27,6 +27,8 @@ pub enum HousekeeperMessage {
     Dispatch,
     /// Look at the disk, delete what has expired.
     Clean,
+    /// An operator wants expired files deleted, whatever the hour.
+    DeleteExpired,
     /// Index everything and answer; nothing is done afterwards.
     Drain {
         /// Told when all is indexed.
@@ -120,6 +122,10 @@ impl Actor for Housekeeper {
         }
         match message {
             HousekeeperMessage::Dispatch => state.dispatch(&myself)?,
+            HousekeeperMessage::DeleteExpired => {
+                state.arguments.guard.request_deletion();
+                myself.cast(HousekeeperMessage::Clean)?;
+            }
             HousekeeperMessage::Clean => {
                 if let Err(error) = state.arguments.store.clean(&mut state.arguments.guard).await {
                     tracing::error!(%error, "the store was not cleaned");

@@ -127,7 +127,7 @@ impl BrokerHandle {
             registrar: registrar.clone(),
         };
         let (keeper, _) = Actor::spawn_linked(None, Keeper, arguments, root.get_cell()).await?;
-        shared.set_keeper(keeper.clone());
+        shared.set_actors(keeper.clone(), housekeeper.clone());
         shared.carry_out_now(effects).await.map_err(anyhow::Error::msg)?;
 
         let (listener, old_clients) = listen(env, &shared, address).await?;
@@ -301,7 +301,8 @@ fn boot_options(config: &BrokerConfig) -> BootOptions<'_> {
         broker_topic: config.broker_topic_enable,
         trace_topic: config.trace_topic_enable,
         trace_topic_name: &config.msg_trace_topic_name,
-        timer: config.timer_wheel_enable,
+        // The topic is there as in RocketMQ, though the timer is not: tools list it, and nobody may send to it.
+        timer: true,
         revive_queues: config.revive_queue_num,
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use super::shared::Shared;
+use crate::nameserver::COMPLETE_TOPIC_TABLE;
 use crate::actors::net::{ConnectionHandle, NoRequests, connect};
 use crate::proto::body::{RegisterBrokerBody, TopicConfigSerializeWrapper};
 use crate::proto::remoting::requests::{RegisterBroker, UnregisterBroker};
@@ -212,5 +213,6 @@ fn registration(shared: &Shared) -> Command {
             enable_acting_master: Some(false),
             zone_name: None,
         })
+        .with(COMPLETE_TOPIC_TABLE, "true")
         .with_body(body)
 }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use ractor::ActorRef;
 
 use super::errors::store_failure;
+use super::housekeeper::HousekeeperMessage;
 use super::keeper::KeeperMessage;
 use crate::actors::log_writer::{Durability, LogWriterHandle};
 use crate::actors::net::ConnectionHandle;
@@ -103,6 +104,7 @@ pub struct Shared {
     offsets: Mutex<OffsetTable>,
     connections: Mutex<BTreeMap<ConnectionId, ConnectionHandle>>,
     keeper: OnceLock<ActorRef<KeeperMessage>>,
+    housekeeper: OnceLock<ActorRef<HousekeeperMessage>>,
 }
 
 /// What [`Shared::new`] is made of.
@@ -126,7 +128,7 @@ pub struct Parts {
 }
 
 impl Shared {
-    /// A broker's shared state. [`Shared::set_keeper`] comes next, before any request.
+    /// A broker's shared state. [`Shared::set_actors`] comes next, before any request.
     pub fn new(parts: Parts) -> Self {
         let Parts { env, store, writer, advertised, settings, topics, groups, offsets } = parts;
         let config = &settings.config;
@@ -147,6 +149,7 @@ impl Shared {
             offsets: Mutex::new(offsets),
             connections: Mutex::default(),
             keeper: OnceLock::new(),
+            housekeeper: OnceLock::new(),
             env,
             store,
             writer,
@@ -154,10 +157,20 @@ impl Shared {
         }
     }
 
-    /// Where effects go from now on.
-    pub fn set_keeper(&self, keeper: ActorRef<KeeperMessage>) {
+    /// Who carries out effects, and who cleans up, from now on.
+    pub fn set_actors(&self, keeper: ActorRef<KeeperMessage>, housekeeper: ActorRef<HousekeeperMessage>) {
         // Only the start of a broker calls this, once.
         let _ = self.keeper.set(keeper);
+        let _ = self.housekeeper.set(housekeeper);
+    }
+
+    /// Has expired files looked for now; with `delete`, deleted at any hour of the next minutes.
+    pub fn clean(&self, delete: bool) {
+        if let Some(housekeeper) = self.housekeeper.get() {
+            let message = if delete { HousekeeperMessage::DeleteExpired } else { HousekeeperMessage::Clean };
+            // A housekeeper that is gone means that the broker is stopping.
+            let _ = housekeeper.cast(message);
+        }
     }
 
     /// The settings as they are now.

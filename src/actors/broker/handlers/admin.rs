@@ -144,3 +144,9 @@ pub fn update_config(call: &Call) -> Result<Response, Refused> {
         Err(error) => Err(Refused(Response::error(response::SYSTEM_ERROR, error.to_string()))),
     }
 }
+
+/// 306, and 329 with `delete`. RocketMQ answers before it is done, and so does this.
+pub fn clean(call: &Call, delete: bool) -> Result<Response, Refused> {
+    call.shared.clean(delete);
+    Ok(Response::success())
+}

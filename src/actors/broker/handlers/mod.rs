@@ -98,6 +98,8 @@ pub async fn handle(call: Call) -> Response {
         request::DELETE_SUBSCRIPTIONGROUP => admin::delete_group(&call).await,
         request::GET_SUBSCRIPTIONGROUP_CONFIG => admin::group_config(&call).await,
         request::UPDATE_AND_GET_GROUP_FORBIDDEN => admin::group_forbidden(&call).await,
+        request::CLEAN_EXPIRED_CONSUMEQUEUE => admin::clean(&call, false),
+        request::DELETE_EXPIRED_COMMITLOG => admin::clean(&call, true),
         request::UPDATE_BROKER_CONFIG => admin::update_config(&call),
         request::GET_BROKER_CONFIG => statistics::config(&call),
         request::GET_BROKER_RUNTIME_INFO => statistics::runtime(&call),
