@@ -8,7 +8,7 @@ use super::writer::Decimal;
 
 /// Fields held without an allocation. The longest header of a real client is a V2 send of 14 fields with signature,
 /// namespace, zone and routing marks: 24.
-const INLINE: usize = 24;
+const INLINE: usize = 16;
 
 /// The most fields of one header. Real ones stay below 30; without an end, 16 MiB of `"":0,` would take 160 MiB here.
 pub const MAX_EXT_FIELDS: usize = 1024;
@@ -50,6 +50,7 @@ impl<'a> ExtFields<'a> {
     }
 
     /// Adds a field.
+    #[inline]
     pub(super) fn push(&mut self, name: Text<'a>, value: Option<Text<'a>>) -> Result<(), HeadError> {
         let field = ExtField { name, value };
         if let Some(place) = self.inline.get_mut(self.count) {

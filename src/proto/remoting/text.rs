@@ -8,28 +8,36 @@ use std::fmt;
 #[derive(Clone, Copy, Default)]
 pub struct Text<'a> {
     raw: &'a str,
-    escaped: bool,
+    /// How many escapes `raw` holds.
+    escapes: usize,
 }
 
 impl<'a> Text<'a> {
     /// Text that means what it says.
     pub const fn plain(raw: &'a str) -> Self {
-        Self { raw, escaped: false }
+        Self { raw, escapes: 0 }
     }
 
-    /// The inside of a JSON string whose escapes, if `escaped`, have been checked.
-    pub(super) const fn json(raw: &'a str, escaped: bool) -> Self {
-        Self { raw, escaped }
+    /// The inside of a JSON string with this many escapes, which have been checked.
+    pub(super) const fn json(raw: &'a str, escapes: usize) -> Self {
+        Self { raw, escapes }
     }
 
     /// The text, borrowed from the header unless it holds escapes.
+    #[inline]
     pub fn str(self) -> Cow<'a, str> {
-        if !self.escaped {
-            return Cow::Borrowed(self.raw);
+        if self.escapes == 0 {
+            Cow::Borrowed(self.raw)
+        } else {
+            Cow::Owned(self.unescaped())
         }
+    }
+
+    #[cold]
+    fn unescaped(self) -> String {
         let mut out = String::with_capacity(self.raw.len());
         self.for_each_piece(|piece| out.push_str(piece));
-        Cow::Owned(out)
+        out
     }
 
     /// Appends the text to `out`, without a copy in between.
@@ -44,7 +52,7 @@ impl<'a> Text<'a> {
 
     fn for_each_piece(self, mut emit: impl FnMut(&str)) {
         let mut rest = self.raw;
-        while let Some(at) = rest.find('\\').filter(|_| self.escaped) {
+        while let Some(at) = rest.find('\\').filter(|_| self.escapes > 0) {
             emit(&rest[..at]);
             let (character, used) = unescape(&rest[at..]);
             emit(character.encode_utf8(&mut [0; 4]));
@@ -111,8 +119,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(raw: &str, expected: &str) {
-        let text = Text::json(raw, raw.contains('\\'));
+    fn check(raw: &str, escapes: usize, expected: &str) {
+        let text = Text::json(raw, escapes);
         assert_eq!(text.str(), expected);
         let mut out = Vec::new();
         text.append_to(&mut out);
@@ -121,22 +129,22 @@ mod tests {
 
     #[test]
     fn escapes_are_undone() {
-        check("", "");
-        check("TopicTest", "TopicTest");
-        check(r"KEYS\u0001order-1\u0002", "KEYS\u{1}order-1\u{2}");
-        check(r#"\"\\\/\b\f\n\r\t"#, "\"\\/\u{8}\u{c}\n\r\t");
-        check(r"\u00e9\u4E2D", "é中");
-        check(r"\ud83d\ude00!", "😀!");
+        check("", 0, "");
+        check("TopicTest", 0, "TopicTest");
+        check(r"KEYS\u0001order-1\u0002", 2, "KEYS\u{1}order-1\u{2}");
+        check(r#"\"\\\/\b\f\n\r\t"#, 8, "\"\\/\u{8}\u{c}\n\r\t");
+        check(r"\u00e9\u4E2D", 2, "é中");
+        check(r"\ud83d\ude00!", 2, "😀!");
     }
 
     #[test]
     fn half_a_surrogate_pair_is_replaced() {
-        check(r"\ud83d", "\u{FFFD}");
-        check(r"\ude00\ud83d", "\u{FFFD}\u{FFFD}");
-        check(r"\ud83dA", "\u{FFFD}A");
-        check(r"\ud83d\u0041", "\u{FFFD}A");
-        check(r"\ud83d\ud83d\ude00", "\u{FFFD}😀");
-        check(r"\ud83d\n", "\u{FFFD}\n");
+        check(r"\ud83d", 1, "\u{FFFD}");
+        check(r"\ude00\ud83d", 2, "\u{FFFD}\u{FFFD}");
+        check(r"\ud83dA", 1, "\u{FFFD}A");
+        check(r"\ud83d\u0041", 2, "\u{FFFD}A");
+        check(r"\ud83d\ud83d\ude00", 3, "\u{FFFD}😀");
+        check(r"\ud83d\n", 2, "\u{FFFD}\n");
     }
 
     #[test]
