@@ -125,9 +125,9 @@ async fn contents(world: &World, env: Env, options: &StoreOptions) -> Result<Vec
             events.push(Event::Found(message, (Queue::new("broker", TOPIC, id), from)));
             next = from + 1;
         }
-        let max = opened.store.queue(TOPIC, id).map_or(0, |queue| queue.max().0);
-        if next != max {
-            let finding = format!("queue {id} says it ends at {max}, its last message is before {next}");
+        let (min, max) = opened.store.queue(TOPIC, id).map_or((0, 0), |queue| (queue.min().0, queue.max().0));
+        if next.max(min) != max {
+            let finding = format!("queue {id} says it has {min} to {max}, its last message is before {next}");
             return Err(Violation::new("queues and log agree", finding));
         }
     }
