@@ -2,6 +2,8 @@
 
 mod any_bytes;
 mod bodies;
+#[cfg(feature = "tokio")]
+mod cluster;
 mod config_files;
 mod index;
 mod index_bytes;
