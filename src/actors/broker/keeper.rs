@@ -115,6 +115,9 @@ impl KeeperArguments {
         if effects.contains(&Effect::PersistGroups) {
             result = result.and(self.save_groups().await);
         }
+        if effects.contains(&Effect::PersistOffsets) {
+            result = result.and(self.save_offsets().await);
+        }
         if effects.contains(&Effect::Register) {
             let _ = self.registrar.cast(RegistrarMessage::Register);
         }

@@ -20,6 +20,7 @@ use crate::actors::log_writer::{Durability, LogWriterHandle};
 use crate::actors::net::ConnectionHandle;
 use crate::broker::admin::statistics::Statistics;
 use crate::broker::clients::Clients;
+use crate::broker::delay::DelayScheduler;
 use crate::broker::directory::Directory;
 use crate::broker::flow::ByteBudget;
 use crate::broker::groups::{GroupTable, GroupView};
@@ -102,6 +103,7 @@ pub struct Shared {
     clients: Mutex<Clients>,
     locks: Mutex<QueueLocks>,
     offsets: Mutex<OffsetTable>,
+    delays: Mutex<DelayScheduler>,
     connections: Mutex<BTreeMap<ConnectionId, ConnectionHandle>>,
     keeper: OnceLock<ActorRef<KeeperMessage>>,
     housekeeper: OnceLock<ActorRef<HousekeeperMessage>>,
@@ -125,12 +127,14 @@ pub struct Parts {
     pub groups: GroupTable,
     /// Offsets as loaded.
     pub offsets: OffsetTable,
+    /// Progress of the delay levels as loaded.
+    pub delays: DelayScheduler,
 }
 
 impl Shared {
     /// A broker's shared state. [`Shared::set_actors`] comes next, before any request.
     pub fn new(parts: Parts) -> Self {
-        let Parts { env, store, writer, advertised, settings, topics, groups, offsets } = parts;
+        let Parts { env, store, writer, advertised, settings, topics, groups, offsets, delays } = parts;
         let config = &settings.config;
         let instance = env.rng.next_u64();
         Shared {
@@ -147,6 +151,7 @@ impl Shared {
             topics: Mutex::new(topics),
             groups: Mutex::new(groups),
             offsets: Mutex::new(offsets),
+            delays: Mutex::new(delays),
             connections: Mutex::default(),
             keeper: OnceLock::new(),
             housekeeper: OnceLock::new(),
@@ -206,6 +211,11 @@ impl Shared {
     /// Consumer offsets.
     pub fn offsets(&self) -> MutexGuard<'_, OffsetTable> {
         lock(&self.offsets)
+    }
+
+    /// Progress of the delay levels.
+    pub fn delays(&self) -> MutexGuard<'_, DelayScheduler> {
+        lock(&self.delays)
     }
 
     /// Connections by name.

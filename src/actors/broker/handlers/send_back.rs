@@ -63,7 +63,8 @@ fn copy(
     if names::is_dlq_topic(&plan.topic) {
         shared.topics().ensure(&plan.topic, 1, false, 0, wall, effects)?;
     }
-    let queue = shared.store.queue_or_create(&plan.topic, plan.queue_id as u32).map_err(|error| store_failure(&error))?;
+    let queue =
+        shared.store.queue_or_create(&plan.topic, plan.queue_id as u32).map_err(|error| store_failure(&error))?;
     let copy = NewRecord {
         queue_id: plan.queue_id,
         reconsume_times: plan.reconsume_times,

@@ -2,7 +2,7 @@
 
 use super::{Call, Refused};
 use crate::actors::broker::shared::Shared;
-use crate::broker::BrokerError;
+use crate::broker::{BrokerError, Effect};
 use crate::broker::admin::progress::{Progress, Wanted, progress};
 use crate::broker::admin::queues::{EntryQuery, asked_subscription, entries};
 use crate::broker::admin::runtime::{RuntimeFacts, broker_config, runtime_info, stats_data};
@@ -171,6 +171,7 @@ pub async fn clone_offsets(call: &Call) -> Result<Response, Refused> {
         &mut effects,
     );
     tracing::info!(from = &*header.src_group, to = &*header.dest_group, queues = copied, "offsets were cloned");
+    effects.push(Effect::PersistOffsets);
     shared.carry_out_now(effects).await?;
     Ok(Response::success())
 }
@@ -188,7 +189,7 @@ pub async fn clean_unused_topics(call: &Call) -> Result<Response, Refused> {
     let shared = &call.shared;
     let stored = shared.store.topics();
     let unused = topics::unused_topics(&stored, &shared.topics());
-    let effects = unused.into_iter().map(|topic| crate::broker::Effect::DropQueues { topic }).collect();
+    let effects = unused.into_iter().map(|topic| Effect::DropQueues { topic }).collect();
     shared.carry_out_now(effects).await?;
     Ok(Response::success())
 }
