@@ -43,6 +43,7 @@ pub const ASYNC_POWER_CUT: Scenario = Scenario {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loss {
     Process,
+    /// Power, and now and then only the process.
     Power,
 }
 
@@ -75,9 +76,11 @@ async fn run(world: World, flush: FlushMode, loss: Loss) -> Verdict {
         world.spawn(node, process.run());
         let millis = *plan.pick(&[3, 30, 300, 3_000]);
         world.sleep(Duration::from_micros(plan.below(millis * 1_000))).await;
-        match loss {
-            Loss::Power => world.power_cut(node),
-            Loss::Process => world.kill(node),
+        // A death of the process leaves names and bytes unsynced that the next life takes for granted.
+        if loss == Loss::Process || plan.below(3) == 0 {
+            world.kill(node);
+        } else {
+            world.power_cut(node);
         }
         world.restart(node);
     }

@@ -3,6 +3,7 @@
 mod serve;
 #[cfg(feature = "tokio")]
 mod signals;
+mod store_check;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,6 +46,8 @@ enum Command {
     Nameserver(NameserverArgs),
     /// Start a broker
     Broker(BrokerArgs),
+    /// Look into a store's files
+    Store(store_check::StoreArgs),
 }
 
 /// Arguments of `metaq up`.
@@ -114,6 +117,7 @@ pub fn main() -> ExitCode {
         Command::Up(args) => serve::up(args),
         Command::Nameserver(args) => serve::nameserver(args),
         Command::Broker(args) => serve::broker(args),
+        Command::Store(args) => store_check::run(args),
     };
     match outcome {
         Ok(code) => code,

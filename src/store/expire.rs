@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use super::consume_queue::{ConsumeQueue, CQ_UNIT_SIZE};
@@ -85,8 +86,10 @@ impl Store {
 
     async fn delete_oldest_segment(&self) -> Result<(), StoreError> {
         let segments = self.log.segments();
-        // What is not on disk yet is not old.
-        let oldest = segments.first().filter(|oldest| segments.len() > 1 && oldest.end() <= self.log.flushed());
+        // Queue entries that a power cut may take derive from the log again; without it their numbers would be given
+        // out twice.
+        let deletable = self.log.flushed().min(self.queues_synced.load(Ordering::Acquire));
+        let oldest = segments.first().filter(|oldest| segments.len() > 1 && oldest.end() <= deletable);
         let Some(oldest) = oldest else { return Ok(()) };
         self.env.disk.remove_file(oldest.path()).map_err(StoreError::io("delete an expired segment"))?;
         self.log.change_segments(|segments| drop(segments.pop_first()));
@@ -136,8 +139,8 @@ impl Store {
     /// Deletes the files that end at or below the queue's minimum, but never the last one: it keeps the numbers going.
     fn delete_queue_files(&self, queue: &ConsumeQueue) -> io::Result<()> {
         let Some(first) = queue.first_file() else { return Ok(()) };
-        let written = queue.written().next;
-        let last = self.files.base(written.saturating_sub(1) * CQ_UNIT_SIZE as u64);
+        // Files of entries that are still in memory do not exist, but they do not matter here either.
+        let last = self.files.base(queue.max().0.saturating_sub(1) * CQ_UNIT_SIZE as u64);
         let end = self.files.base(queue.min().0 * CQ_UNIT_SIZE as u64).min(last);
         for base in (first..end).step_by(self.files.file_size() as usize) {
             match self.files.remove(queue, base) {

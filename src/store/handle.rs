@@ -1,7 +1,7 @@
 //! The store as sessions see it: shared, readable at any time, never waiting for the writer.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::batch::TagsCode;
@@ -28,6 +28,10 @@ pub struct Store {
     pub(crate) index_synced: AtomicI64,
     /// Up to where the log is in the index.
     pub(crate) dispatched: AtomicU64,
+    /// Records below this have their queue entries in synced files, says the saved queue table.
+    pub(crate) queues_synced: AtomicU64,
+    /// A topic has been deleted since the queue table was saved: its queues must not be missed.
+    pub(crate) queue_deleted: AtomicBool,
     pub(crate) state: WriteState,
     pub(crate) counters: Counters,
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
@@ -110,6 +114,7 @@ impl Store {
         if !removed.is_empty() && self.env.disk.exists(&directory) {
             self.env.disk.remove_dir_all(&directory).map_err(StoreError::io("delete the topic's queues"))?;
         }
+        self.queue_deleted.store(!removed.is_empty(), Ordering::Release);
         Ok(removed)
     }
 

@@ -1,8 +1,9 @@
 //! metaq's own table of queue lengths, so that a start need not read the log to know that no queue has lost its tail.
 //!
-//! Says: "when the log was synced up to `log_end`, these were the lengths of the queues' synced files". Recovery reads
-//! the log from `log_end` on only, and a queue that is shorter than it was, or gone, is made again from the log. The
-//! table is optional: without it, as in a store that a Java broker wrote, recovery compares all queues with the log.
+//! Says: "when the log ended at `log_end`, these were the lengths of the queues; log and queue files have been synced up
+//! to there". Recovery reads the log from `log_end` on only, and a queue that is shorter than it was, or gone, is made
+//! again from the log. An older table is as true as a newer one, only more has to be read. The table is optional:
+//! without it, as in a store that a Java broker wrote, recovery compares all queues with the log.
 //!
 //! ```text
 //! magic 8 | version 4 | log end 8 | index next 8 | indexed 8 | count 4 | count × entry | CRC-32 4
@@ -49,9 +50,9 @@ pub(crate) enum TableError {
 }
 
 impl QueueTable {
-    /// What has been written of `queues`.
+    /// The lengths of `queues` while the log ends at `log_end`.
     pub(crate) fn of(queues: &[Arc<ConsumeQueue>], log_end: u64) -> QueueTable {
-        let extents = queues.iter().map(|queue| ((Arc::clone(queue.topic()), queue.id()), queue.written()));
+        let extents = queues.iter().map(|queue| ((Arc::clone(queue.topic()), queue.id()), queue.extent()));
         // A queue that never had an entry has no file to miss.
         let queues = extents.filter(|(_, extent)| extent.next > 0).collect();
         QueueTable { log_end, index_next: 0, indexed: 0, queues }

@@ -1,5 +1,6 @@
 //! All integration tests in one binary: it links once.
 
+mod admin;
 mod any_bytes;
 mod bodies;
 #[cfg(feature = "tokio")]
@@ -10,6 +11,7 @@ mod index_bytes;
 mod mem_disk;
 mod message;
 mod nameserver;
+mod rules;
 mod store;
 mod store_check;
 #[path = "../tidy.rs"]

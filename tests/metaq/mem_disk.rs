@@ -169,6 +169,15 @@ impl MemDisk {
             .collect()
     }
 
+    /// One of the disks of [`MemDisk::power_cuts`] after everything so far, for tests with too many operations to try
+    /// them all: `fate` says for each operation that is not durable whether it is missing (0), torn (1) or there (2).
+    pub fn power_cut(&self, mut fate: impl FnMut() -> usize) -> MemDisk {
+        let state = self.lock_state();
+        let ops = &state.ops[..];
+        let fates: Vec<_> = (0..ops.len()).map(|at| if is_durable(ops, at) { 2 } else { fate() }).collect();
+        replay(&state, ops, &fates)
+    }
+
     /// A copy on which everything so far has been synced.
     pub fn durable(&self) -> MemDisk {
         let state = self.lock_state();
@@ -369,8 +378,39 @@ impl File for MemFile {
         Box::pin(async move { done })
     }
 
-    fn map(&self, _len: u64) -> io::Result<Arc<dyn Mapping>> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn map(&self, len: u64) -> io::Result<Arc<dyn Mapping>> {
+        let file = MemFile { disk: self.disk.clone(), inode: self.inode, writable: self.writable };
+        Ok(Arc::new(MemMapping { file, len: len as usize }))
+    }
+}
+
+/// A mapping whose stores are writes like all others.
+struct MemMapping {
+    file: MemFile,
+    len: usize,
+}
+
+impl Mapping for MemMapping {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn read(&self, at: usize, into: &mut [u8]) {
+        assert_eq!(self.file.read_at(at as u64, into).unwrap(), into.len());
+    }
+
+    fn append_to(&self, at: usize, len: usize, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + len, 0);
+        self.read(at, &mut out[start..]);
+    }
+
+    fn write(&self, at: usize, bytes: &[u8]) {
+        self.file.write_at(at as u64, bytes).unwrap();
+    }
+
+    fn prefault(&self, _at: usize, _len: usize) -> BoxFuture<'static, ()> {
+        Box::pin(async {})
     }
 }
 

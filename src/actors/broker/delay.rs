@@ -194,7 +194,7 @@ impl State {
         let now = self.now();
         let Some(from) = self.shared.delays().wants(level, now) else { return Ok(()) };
         let queue_id = DelayLevels::queue_id(level) as u32;
-        let queue = self.queues.get(&self.shared.store, system::SCHEDULE_TOPIC, queue_id)?;
+        let queue = self.queues.get(&self.shared, system::SCHEDULE_TOPIC, queue_id)?.queue;
         let range = range(&queue);
         let mut entries = Vec::new();
         self.shared.store.entries(&queue, from, BATCH_MAX, &mut entries)?;
@@ -272,7 +272,7 @@ impl State {
         };
         let message =
             due_message(&record, due.level, due.entry.offset).map_err(|error| Undelivered::Ever(error.why()))?;
-        let queue = self.queues.get(&self.shared.store, &message.topic, message.queue_id as u32).map_err(later)?;
+        let queue = self.queues.get(&self.shared, &message.topic, message.queue_id as u32).map_err(later)?.queue;
         let properties = record.properties();
         let copy = NewRecord {
             queue_id: message.queue_id,

@@ -73,7 +73,10 @@ impl BrokerHandle {
     pub async fn start(env: &Env, config: BrokerConfig, address: SocketAddr) -> Result<Self> {
         let mut config = config;
         if config.broker_name.is_empty() {
-            config.broker_name = "broker-a".to_owned();
+            config.broker_name = match env.net.own_name() {
+                name if name.is_empty() => "broker-a".to_owned(),
+                name => name,
+            };
         }
         // First of all: a port that is taken is said before anything is touched, and port 0 becomes the one that clients
         // are told. What connects meanwhile waits to be accepted.

@@ -7,11 +7,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::errors::{send_refusal, store_failure};
-use super::service::{BrokerConnection, QueueCache, ReplyTo};
+use super::service::{BrokerConnection, QueueCache, QueueHandles, ReplyTo};
 use super::shared::{Settings, Shared};
 use crate::actors::log_writer::{Appended, Durability};
 use crate::actors::net::{Answer, Output};
 use crate::broker::BrokerError;
+use crate::broker::admin::statistics::TopicCounters;
 use crate::broker::flow::{Permit, SessionFlow};
 use crate::broker::send::{EntryCode, RetryFacts, SendRequest};
 use crate::broker::topics::{FirstSend, TopicView};
@@ -38,8 +39,17 @@ struct SendAnswer {
     /// Its records in the batch: one, or those of a client batch.
     records: Range<usize>,
     queue_id: i32,
+    /// Its topic's counters.
+    counters: Arc<TopicCounters>,
     /// Its transaction id within `unique_keys`; empty if it has none.
     unique_key: Range<usize>,
+}
+
+/// A send whose records are in the batch.
+struct Added {
+    queue_id: i32,
+    unique_key: Range<usize>,
+    counters: Arc<TopicCounters>,
 }
 
 /// A send as it came.
@@ -153,9 +163,9 @@ impl SendBatch {
             self.add_single(shared, settings, queues, incoming, topic, retry)
         };
         match added {
-            Ok((queue_id, unique_key)) => {
+            Ok(Added { queue_id, unique_key, counters }) => {
                 let records = items..self.records.items.len();
-                self.answers.push(SendAnswer { reply, records, queue_id, unique_key });
+                self.answers.push(SendAnswer { reply, records, queue_id, counters, unique_key });
                 Ok(())
             }
             Err(error) => {
@@ -174,14 +184,15 @@ impl SendBatch {
         incoming: &Incoming<'_>,
         topic: &TopicView,
         retry: Option<RetryFacts<'_>>,
-    ) -> Result<(i32, Range<usize>), BrokerError> {
+    ) -> Result<Added, BrokerError> {
         let request = incoming.request();
         let random = if request.queue_id < 0 { shared.env.rng.next_u64() } else { 0 };
         let plan = settings.send.plan(&request, topic, retry, random)?;
         let unique_key = self.unique_key(shared, plan.unique_key);
         let made = &self.unique_keys[unique_key.clone()];
         let (target, queue_id) = plan.target.place();
-        let queue = queues.get(&shared.store, target, queue_id as u32).map_err(|error| store_failure(&error))?;
+        let QueueHandles { queue, counters } =
+            queues.get(shared, target, queue_id as u32).map_err(|error| store_failure(&error))?;
         let record = NewRecord {
             topic: target,
             queue_id,
@@ -199,7 +210,7 @@ impl SendBatch {
         let start = self.records.bytes.len();
         encode_record(&mut self.records.bytes, &record).map_err(|_| settings.send.illegal())?;
         self.records.push(start, queue, tags_code(plan.entry_code));
-        Ok((plan.reply_queue_id, unique_key))
+        Ok(Added { queue_id: plan.reply_queue_id, unique_key, counters })
     }
 
     /// A client batch: its records stay together, all or none.
@@ -210,11 +221,12 @@ impl SendBatch {
         queues: &mut QueueCache,
         incoming: &Incoming<'_>,
         topic: &TopicView,
-    ) -> Result<(i32, Range<usize>), BrokerError> {
+    ) -> Result<Added, BrokerError> {
         let request = incoming.request();
         let plan = settings.send.plan_batch(&request, topic, shared.env.rng.next_u64())?;
         batch::count(incoming.body).map_err(|error| BrokerError::BatchBody { what: error.to_string() })?;
-        let queue = queues.get(&shared.store, plan.topic, plan.queue_id as u32).map_err(|error| store_failure(&error))?;
+        let QueueHandles { queue, counters } =
+            queues.get(shared, plan.topic, plan.queue_id as u32).map_err(|error| store_failure(&error))?;
         let group = self.records.next_group();
         for item in batch::items(incoming.body) {
             let item = item.map_err(|error| BrokerError::BatchBody { what: error.to_string() })?;
@@ -240,7 +252,7 @@ impl SendBatch {
         }
         let start = self.unique_keys.len();
         self.unique_keys.push_str(plan.unique_key.unwrap_or_default());
-        Ok((plan.queue_id, start..self.unique_keys.len()))
+        Ok(Added { queue_id: plan.queue_id, unique_key: start..self.unique_keys.len(), counters })
     }
 
     /// Remembers the message's own key, or makes one.
@@ -282,11 +294,22 @@ fn write_answers(
     answers: &[SendAnswer],
     unique_keys: &str,
 ) {
-    for answer in answers.iter().filter(|answer| !answer.reply.oneway) {
-        let results = appended.and_then(|appended| appended.results.get(answer.records.clone()));
+    let broker = &shared.statistics.broker;
+    for answer in answers {
+        let results = appended.and_then(|appended| appended.results.get(answer.records.clone())).unwrap_or_default();
+        let stored = results.iter().flatten();
+        let (count, bytes) =
+            stored.fold((0, 0), |(count, bytes), one| (count + 1, bytes + (one.end.0 - one.physical.0)));
+        broker.puts.add(count);
+        broker.failed_puts.add(answer.records.len() as u64 - count);
+        answer.counters.puts.add(count);
+        answer.counters.put_bytes.add(bytes);
+        if answer.reply.oneway {
+            continue;
+        }
         let durability = appended.map_or(Durability::SyncFailed, |appended| appended.durability);
         let unique_key = &unique_keys[answer.unique_key.clone()];
-        if let Err(error) = write_stored(out, shared, settings, answer, results.unwrap_or_default(), durability, unique_key)
+        if let Err(error) = write_stored(out, shared, settings, answer, results, durability, unique_key)
         {
             answer.reply.write(out, &send_refusal(&settings.send, &error));
         }

@@ -17,6 +17,7 @@ use super::errors::store_failure;
 use super::keeper::KeeperMessage;
 use crate::actors::log_writer::{Durability, LogWriterHandle};
 use crate::actors::net::ConnectionHandle;
+use crate::broker::admin::statistics::Statistics;
 use crate::broker::clients::Clients;
 use crate::broker::delay::DelayScheduler;
 use crate::broker::directory::Directory;
@@ -87,6 +88,8 @@ pub struct Shared {
     pub unique_keys: UniqueKeys,
     /// Bytes of requests in flight.
     pub flow: ByteBudget,
+    /// What is counted.
+    pub statistics: Statistics,
     /// Pulls that wait for messages.
     pub parked_pulls: AtomicUsize,
     /// Topics, for lookups.
@@ -136,6 +139,7 @@ impl Shared {
             started: env.clock.now(),
             unique_keys: UniqueKeys::new(advertised.ip(), (instance >> 32) as u32, instance as u32),
             flow: ByteBudget::new(config.in_flight_bytes_per_broker),
+            statistics: Statistics::new(monotonic(&env), config.topics_max),
             parked_pulls: AtomicUsize::new(0),
             topic_directory: Arc::clone(topics.directory()),
             group_directory: Arc::clone(groups.directory()),
@@ -213,7 +217,7 @@ impl Shared {
 
     /// Monotonic time, for leases and time-outs.
     pub fn now(&self) -> Millis {
-        Millis(self.env.clock.monotonic().as_millis() as i64)
+        monotonic(&self.env)
     }
 
     /// Stores the one record of `batch`. When this returns `Ok` it is as durable as the flush mode promises.
@@ -257,6 +261,10 @@ impl Shared {
         keeper.cast(KeeperMessage::Effects { effects, done: Some(done) }).map_err(|_| stopping())?;
         result.await.map_err(|_| stopping())?
     }
+}
+
+fn monotonic(env: &Env) -> Millis {
+    Millis(env.clock.monotonic().as_millis() as i64)
 }
 
 /// Rules stay consistent whatever panics, so a poisoned lock is no reason to stop.

@@ -198,10 +198,10 @@ impl ConsumeQueue {
         self.tail().forget_written(0);
     }
 
-    /// What has been written to the files.
-    pub(crate) fn written(&self) -> QueueExtent {
+    /// Everything that has been added, whether it is in the files or not.
+    pub(crate) fn extent(&self) -> QueueExtent {
         let tail = self.tail();
-        QueueExtent { min: self.min().0, next: tail.written(), last_end: tail.written_end() }
+        QueueExtent { min: self.min().0, next: tail.next(), last_end: tail.last_end() }
     }
 
     /// Byte at which the first file begins; `None` if there is no file.

@@ -4,6 +4,7 @@
 //! [`queues`] compares consume queues with what was read. A crash during recovery repeats it with the same result.
 
 mod log_end;
+mod open;
 mod plan;
 mod queues;
 mod report;
@@ -11,108 +12,28 @@ mod scan;
 mod segments;
 
 use std::io;
-use std::sync::atomic::{AtomicI64, AtomicU64};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+pub use open::{open, Opened};
 pub use plan::Exit;
 pub use report::{QueueName, RecoveryReport, Repair};
 
-use super::checkpoint::{Checkpoint, CheckpointFile};
-use super::commit_log::{CommitLog, Segments};
-use super::config_file::ConfigFile;
-use super::consume_queue::{QueueFiles, CQ_UNIT_SIZE};
-use super::dispatcher::Dispatcher;
+use super::checkpoint::Checkpoint;
+use super::commit_log::Segments;
+use super::consume_queue::{QueueEntry, QueueFiles};
 use super::error::OpenError;
-use super::handle::{Counters, Store};
 use super::index::{IndexGeometry, IndexOptions, IndexService};
 use super::options::StoreOptions;
 use super::paths;
-use super::queue_table::{QueueTable, TABLE_LEN_MAX};
+use super::queue_table::QueueTable;
 use super::queues::Queues;
-use super::state::WriteState;
-use super::writer::{LogWriter, StateFiles};
-use crate::env::{Env, FileLock, Millis, OpenMode};
+use crate::env::{Env, Millis};
 use crate::proto::message::record::BodyCrc;
 use crate::proto::PhysicalOffset;
 use log_end::LogEnd;
 use plan::{decide, Facts, Plan};
 use queues::{QueueReplay, Replays};
 use scan::Scanner;
-
-/// An open store.
-pub struct Opened {
-    /// For everybody.
-    pub store: Arc<Store>,
-    /// For the one who writes.
-    pub writer: LogWriter,
-    /// For the one who builds the index.
-    pub dispatcher: Dispatcher,
-    /// What was found and changed.
-    pub report: RecoveryReport,
-}
-
-/// Opens the store at `options.root`, made if it is missing, and recovers it from whatever state it was left in.
-///
-/// When this returns, everything readable has survived a sync, and queues and log agree.
-pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError> {
-    check_options(&options)?;
-    let lock = prepare_directories(env, &options)?;
-    let abort = paths::abort(&options.root);
-    let exit = if env.disk.exists(&abort) { Exit::Unclean } else { Exit::Clean };
-    // From here on files change, and a crash has to be noticed.
-    env.disk.open(&abort, OpenMode::CreateOrOpen).map_err(OpenError::io("make", &abort))?;
-    env.disk.sync_dir(&options.root).await.map_err(OpenError::io("sync", &options.root))?;
-
-    let (state_files, checkpoint, table) = open_state_files(env, &options)?;
-    let mut repairs = Vec::new();
-    let segments = segments::load(env, &options, &mut repairs).await?;
-    let files = QueueFiles::new(
-        Arc::clone(&env.disk),
-        options.root.clone(),
-        options.queue_file_size,
-        options.open_queue_files_max,
-    );
-    let queues = Queues::new(usize::MAX);
-    let mut recovery = Recovery { env, options: &options, exit, checkpoint, segments, files, queues, repairs };
-    let recovered = match recovery.run(table).await? {
-        // The table promised more than the files hold; the log has to tell.
-        Recovered { incomplete: true, .. } => recovery.run(None).await?,
-        recovered => recovered,
-    };
-    let (index, dispatch_from) = recovery.load_index(&recovered)?;
-    let Recovery { segments, files, queues, mut repairs, .. } = recovery;
-    repairs.extend(recovered.repairs);
-    for repair in &repairs {
-        tracing::warn!("{repair}");
-    }
-    let log_end = recovered.end.at;
-    let report = RecoveryReport {
-        exit,
-        read_from: PhysicalOffset(recovered.plan.read_from),
-        log_end: PhysicalOffset(log_end),
-        records_read: recovered.end.records,
-        repairs,
-    };
-    queues.set_max(options.queues_max);
-    let store = Arc::new(Store {
-        env: env.clone(),
-        log: CommitLog::new(options.memory_window, segments, log_end),
-        options,
-        queues,
-        files,
-        index,
-        index_synced: AtomicI64::new(checkpoint.index_msg_timestamp.0),
-        dispatched: AtomicU64::new(dispatch_from),
-        state: WriteState::default(),
-        counters: Counters::default(),
-        lock: Mutex::new(Some(lock)),
-    });
-    let last_store_time = recovered.end.last_store_time.unwrap_or_default().max(recovered.last_known);
-    let synced = recovered.table.map_or(0, |table| table.log_end);
-    let writer = LogWriter::new(Arc::clone(&store), state_files, checkpoint, last_store_time, synced);
-    let dispatcher = Dispatcher::new(Arc::clone(&store), dispatch_from);
-    Ok(Opened { store, writer, dispatcher, report })
-}
 
 /// Everything at hand while a store is recovered.
 struct Recovery<'a> {
@@ -123,7 +44,6 @@ struct Recovery<'a> {
     segments: Segments,
     files: QueueFiles,
     queues: Queues,
-    repairs: Vec<Repair>,
 }
 
 /// What a run found.
@@ -283,7 +203,7 @@ impl Recovery<'_> {
         topic: &str,
         id: u32,
         number: u64,
-        entry: &super::consume_queue::QueueEntry,
+        entry: &QueueEntry,
         last_known: &mut Millis,
     ) -> io::Result<bool> {
         let mut scanner = Scanner::new(&self.segments);
@@ -301,7 +221,7 @@ impl Recovery<'_> {
         for replay in replays.iter_mut() {
             let name = (Arc::clone(replay.queue.topic()), replay.queue.id());
             let intact = match table.queues.get(&name) {
-                Some(extent) => replay.trust_table(&self.files, *extent)?,
+                Some(extent) => replay.trust_table(&self.files, *extent, table.log_end)?,
                 // Made after the table: all its records follow. After a clean exit there can be no such queue.
                 None => self.exit == Exit::Unclean,
             };
@@ -359,55 +279,4 @@ impl Recovery<'_> {
         }
         Ok(())
     }
-}
-
-fn check_options(options: &StoreOptions) -> Result<(), OpenError> {
-    let wrong = |what: &str| Err(OpenError::Options { what: what.to_owned() });
-    if options.segment_size < 1024 || options.segment_size > i32::MAX as u64 {
-        return wrong("mappedFileSizeCommitLog has to be between 1 KiB and 2 GiB");
-    }
-    if options.queue_file_size == 0 || options.queue_file_size % CQ_UNIT_SIZE as u64 != 0 {
-        return wrong("mappedFileSizeConsumeQueue has to be a multiple of 20");
-    }
-    Ok(())
-}
-
-/// Makes the directories and takes the lock.
-fn prepare_directories(env: &Env, options: &StoreOptions) -> Result<Box<dyn FileLock>, OpenError> {
-    let root = &options.root;
-    for directory in [root, &options.commit_log_dir, &paths::consume_queue_dir(root)] {
-        env.disk.create_dir_all(directory).map_err(OpenError::io("make", directory))?;
-    }
-    let path = paths::lock(root);
-    // RocketMQ's content. Before the lock is taken: closing any handle of a file gives its locks up.
-    let file = env.disk.open(&path, OpenMode::CreateOrOpen).map_err(OpenError::io("open", &path))?;
-    if file.is_empty().map_err(OpenError::io("look at", &path))? {
-        file.write_at(0, b"lock").map_err(OpenError::io("write", &path))?;
-    }
-    drop(file);
-    match env.disk.lock(&path) {
-        Ok(lock) => Ok(lock),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(OpenError::Locked { root: root.clone() }),
-        Err(error) => Err(OpenError::io("lock", &path)(error)),
-    }
-}
-
-fn open_state_files(
-    env: &Env,
-    options: &StoreOptions,
-) -> Result<(StateFiles, Checkpoint, Option<QueueTable>), OpenError> {
-    let path = paths::checkpoint(&options.root);
-    let (checkpoint_file, checkpoint) =
-        CheckpointFile::open(&*env.disk, &path).map_err(OpenError::io("open", &path))?;
-    let path = paths::queue_table(&options.root);
-    let open = || ConfigFile::open(Arc::clone(&env.disk), path.clone(), TABLE_LEN_MAX, QueueTable::decode);
-    let opened = open().or_else(|error| {
-        // Both versions are unusable. The log knows everything the table does.
-        tracing::warn!(%error, "the queue table is ignored");
-        let _ = env.disk.remove_file(&path);
-        let _ = env.disk.remove_file(&path.with_extension("bak"));
-        open()
-    });
-    let (queue_table, loaded) = opened.map_err(|error| OpenError::io("read", &path)(io::Error::other(error)))?;
-    Ok((StateFiles { checkpoint: checkpoint_file, queue_table }, checkpoint, loaded.into_value()))
 }

@@ -64,8 +64,6 @@ struct CheckpointState {
     files: Option<StateFiles>,
     /// A queue sync that has begun: everything below `log_end` gets into queue files, then they are synced.
     gathering: Option<Gathering>,
-    /// Up to where the log is covered by queue files that survive a power cut.
-    queues_synced: u64,
     queues_synced_at: Millis,
 }
 
@@ -76,7 +74,8 @@ pub(crate) struct StateFiles {
 }
 
 struct Gathering {
-    log_end: u64,
+    /// The lengths of all queues when it began: what has to be in their files.
+    table: QueueTable,
     store_time: Millis,
     /// Dirty queues that stood before the others when it began and are still to be written.
     left: usize,
@@ -92,7 +91,7 @@ enum Done {
 }
 
 impl Upkeep {
-    pub(super) fn new(files: StateFiles, checkpoint: Checkpoint, queues_synced: u64, now: Millis) -> Upkeep {
+    pub(super) fn new(files: StateFiles, checkpoint: Checkpoint, now: Millis) -> Upkeep {
         Upkeep {
             next: None,
             preparing: None,
@@ -106,7 +105,6 @@ impl Upkeep {
                 saved_at: now,
                 files: Some(files),
                 gathering: None,
-                queues_synced,
                 queues_synced_at: now,
             },
         }
@@ -172,7 +170,7 @@ impl LogWriter {
                     Ok(()) => {
                         state.saved = saved;
                         if let Some(queues) = queues {
-                            state.queues_synced = queues.log_end;
+                            self.store.queues_synced.fetch_max(queues.table.log_end, Ordering::AcqRel);
                         }
                     }
                     // The log is what counts: without the checkpoint a recovery only reads more of it.
@@ -321,7 +319,8 @@ impl LogWriter {
         let flushed = self.store.log.flushed();
         let state = &mut self.upkeep.checkpoint;
         state.current.index_msg_timestamp = Millis(self.store.index_synced.load(Ordering::Acquire));
-        let gathered = state.gathering.as_ref().is_some_and(|queues| queues.left == 0 && queues.log_end <= flushed);
+        let gathered =
+            state.gathering.as_ref().is_some_and(|queues| queues.left == 0 && queues.table.log_end <= flushed);
         let due = now.since(state.saved_at) >= CHECKPOINT_MS && state.current != state.saved;
         if !gathered && !due {
             return None;
@@ -334,10 +333,7 @@ impl LogWriter {
         }
         let saved = state.current;
         let store = Arc::clone(&self.store);
-        let table = queues.as_ref().map(|queues| {
-            let unsynced = store.files.take_unsynced();
-            (unsynced, QueueTable::of(&store.queues.all(), queues.log_end).encode())
-        });
+        let table = queues.as_ref().map(|queues| (store.files.take_unsynced(), queues.table.encode()));
         Some(Box::pin(async move {
             let result = async {
                 if let Some((unsynced, table)) = table {
@@ -354,11 +350,15 @@ impl LogWriter {
     /// Begins a queue sync when one is due and there is something new.
     fn gather(&mut self, now: Millis) {
         let state = &mut self.upkeep.checkpoint;
-        let due = now.since(state.queues_synced_at) >= QUEUE_SYNC_MS && self.position > state.queues_synced;
-        if due && state.gathering.is_none() && state.files.is_some() {
+        if state.gathering.is_some() || state.files.is_none() {
+            return;
+        }
+        let new = self.position > self.store.queues_synced.load(Ordering::Acquire);
+        let due = new && now.since(state.queues_synced_at) >= QUEUE_SYNC_MS;
+        if due || self.store.queue_deleted.swap(false, Ordering::AcqRel) {
             state.queues_synced_at = now;
-            let (log_end, store_time, left) = (self.position, self.last_store_time, self.dirty.len());
-            state.gathering = Some(Gathering { log_end, store_time, left });
+            let table = QueueTable::of(&self.store.queues.all(), self.position);
+            state.gathering = Some(Gathering { table, store_time: self.last_store_time, left: self.dirty.len() });
         }
     }
 }

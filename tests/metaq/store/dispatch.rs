@@ -90,6 +90,7 @@ async fn sto_11_dispatch_jumps_over_what_has_expired() {
         send(&mut running, "T", &format!("k{n}"), &[n; 50]).await;
     }
     running.sync().await.unwrap();
+    running.maintain(START + 20_000).await;
     running.store.delete_oldest_segments(2).await.unwrap();
     drain(&mut running);
     assert!(running.query("T", "k0").is_empty());

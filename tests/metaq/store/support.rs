@@ -40,11 +40,16 @@ impl World {
     /// Small files, so that rolls and file ends come soon.
     pub fn new(flush: FlushMode) -> World {
         let directory = tempfile::tempdir().unwrap();
+        World::on(metaq::env::real::env().disk, directory, flush)
+    }
+
+    /// The same on another disk.
+    pub fn on(disk: Arc<dyn Disk>, directory: tempfile::TempDir, flush: FlushMode) -> World {
         let mut options = StoreOptions::new(directory.path());
         (options.segment_size, options.queue_file_size, options.flush) = (SEGMENT, QUEUE_FILE, flush);
         (options.index_slots, options.index_entries) = (16, 64);
         let clock = Arc::new(TestClock(AtomicI64::new(START)));
-        let disk = Arc::new(TestDisk { inner: metaq::env::real::env().disk, faults: Arc::default() });
+        let disk = Arc::new(TestDisk { inner: disk, faults: Arc::default() });
         World { directory, clock, disk, options }
     }
 
@@ -209,8 +214,7 @@ impl Running {
     }
 
     pub fn range(&self, topic: &str, queue_id: u32) -> (u64, u64) {
-        let queue = self.store.queue(topic, queue_id).unwrap();
-        (queue.min().0, queue.max().0)
+        self.store.queue(topic, queue_id).map_or((0, 0), |queue| (queue.min().0, queue.max().0))
     }
 
     /// Physical and queue offset of every record in a queue.
@@ -303,9 +307,17 @@ impl Disk for TestDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
+        match self.inner.lock(path) {
+            // A disk in memory has one user.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Box::new(NoLock)),
+            locked => locked,
+        }
     }
 }
+
+struct NoLock;
+
+impl FileLock for NoLock {}
 
 impl File for TestFile {
     fn len(&self) -> io::Result<u64> {

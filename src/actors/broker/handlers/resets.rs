@@ -17,7 +17,7 @@ use crate::env::Millis;
 use crate::proto::body::{
     GetConsumerStatusBody, MessageQueue, ResetOffsetBody, ResetOffsetBodyForC, from_slice, to_vec,
 };
-use crate::proto::remoting::requests::{CloneGroupOffset, GetConsumerStatus, ResetConsumerClientOffset, ResetOffset};
+use crate::proto::remoting::requests::{GetConsumerStatus, ResetConsumerClientOffset, ResetOffset};
 use crate::proto::remoting::{Command, Language, Response, request, response};
 use crate::store::Boundary;
 
@@ -191,16 +191,4 @@ pub async fn consumer_status(call: &Call) -> Result<Response, Refused> {
         }
     }
     Ok(Response::success().with_body(to_vec(&status)))
-}
-
-/// 314
-pub async fn clone_group(call: &Call) -> Result<Response, Refused> {
-    let ext = call.ext()?;
-    let header = CloneGroupOffset::decode(&ext)?;
-    let topics: Vec<&str> = header.topic.as_deref().into_iter().collect();
-    let mut effects = Vec::new();
-    call.shared.offsets().clone_group(&header.src_group, &header.dest_group, &topics, &mut effects);
-    effects.push(Effect::PersistOffsets);
-    call.shared.carry_out_now(effects).await?;
-    Ok(Response::success())
 }
