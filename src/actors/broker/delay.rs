@@ -272,8 +272,7 @@ impl State {
         };
         let message =
             due_message(&record, due.level, due.entry.offset).map_err(|error| Undelivered::Ever(error.why()))?;
-        let queue =
-            self.queues.get(&self.shared, &message.topic, message.queue_id as u32).map_err(later)?.queue;
+        let queue = self.queues.get(&self.shared, &message.topic, message.queue_id as u32).map_err(later)?.queue;
         let properties = record.properties();
         let copy = NewRecord {
             queue_id: message.queue_id,
