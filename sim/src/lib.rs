@@ -14,6 +14,7 @@ pub mod net;
 pub mod random;
 pub mod runner;
 pub mod scenarios;
+pub mod store_process;
 pub mod sweep;
 #[cfg(test)]
 mod testing;

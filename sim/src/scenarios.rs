@@ -7,6 +7,8 @@ use crate::world::World;
 
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/store_crash.rs"]
+pub(crate) mod store_crash;
 
 /// How a run ends.
 pub type Verdict = Result<(), Violation>;
@@ -23,7 +25,7 @@ pub struct Scenario {
 }
 
 /// All scenarios.
-pub const ALL: &[Scenario] = &[ping::SCENARIO];
+pub const ALL: &[Scenario] = &[ping::SCENARIO, store_crash::POWER_CUT, store_crash::KILL, store_crash::ASYNC_POWER_CUT];
 
 /// The scenario of a name.
 pub fn find(name: &str) -> Option<&'static Scenario> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use madsim::runtime::Handle;
 use metaq::env::{Canary, Env};
 
 use crate::agenda::{Agenda, Sleep};
+use crate::checkers::Violation;
 use crate::clock::SimClock;
 use crate::disk::{Drive, DriveSettings, SimDisk};
 use crate::faults::SimFaults;
@@ -89,6 +90,8 @@ struct Shared {
     history: History,
     runtime: Handle,
     nodes: Mutex<BTreeMap<NodeId, Node>>,
+    messages: AtomicU64,
+    violation: Mutex<Option<Violation>>,
 }
 
 /// The simulated world, cheap to clone.
@@ -106,8 +109,18 @@ impl World {
         let network = Network::new(seed, settings, agenda.clone(), trace.clone());
         let faults = Arc::new(SimFaults::new(seed, options.canaries.clone()));
         let history = History::new(trace.clone());
-        let (runtime, nodes) = (Handle::current(), Mutex::default());
-        World(Arc::new(Shared { seed, agenda, trace, network, faults, history, runtime, nodes }))
+        World(Arc::new(Shared {
+            seed,
+            agenda,
+            trace,
+            network,
+            faults,
+            history,
+            runtime: Handle::current(),
+            nodes: Mutex::default(),
+            messages: AtomicU64::new(0),
+            violation: Mutex::default(),
+        }))
     }
 
     /// Adds a machine. Its disk is empty, its clock up to half a second wrong.
@@ -221,6 +234,22 @@ impl World {
     /// What clients did and saw.
     pub fn history(&self) -> &History {
         &self.0.history
+    }
+
+    /// A number for a message that no other has.
+    pub fn next_message(&self) -> u64 {
+        self.0.messages.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Reports a broken promise from anywhere in the run; the first one counts.
+    pub fn violated(&self, violation: Violation) {
+        self.note(NodeId::WORLD, "violated", &[], &violation.to_string());
+        self.0.violation.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(violation);
+    }
+
+    /// The first broken promise that was reported.
+    pub fn violation(&self) -> Option<Violation> {
+        self.0.violation.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The random stream of this run for `purpose`.

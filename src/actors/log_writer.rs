@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::env::{BuggifySite, Canary, Env, Millis};
 use crate::proto::PhysicalOffset;
+use super::broker::housekeeper::DispatchSignal;
 use crate::store::{AppendBatch, AppendResult, FlushMode, JobDone, LogWriter, Progress, StoreError, SyncDone};
 
 /// How long upkeep goes on after the last append: queue files are synced, and the checkpoint with them, within a minute.
@@ -95,9 +96,10 @@ impl LogWriterHandle {
         env: &Env,
         writer: LogWriter,
         options: LogWriterOptions,
+        dispatch: DispatchSignal,
         supervisor: &ActorRef<M>,
     ) -> anyhow::Result<Self> {
-        let arguments = Arguments { env: env.clone(), writer, options };
+        let arguments = Arguments { env: env.clone(), writer, options, dispatch };
         let (actor, _) = Actor::spawn_linked(None, LogWriterActor, arguments, supervisor.get_cell()).await?;
         Ok(LogWriterHandle { actor })
     }
@@ -128,6 +130,7 @@ struct Arguments {
     env: Env,
     writer: LogWriter,
     options: LogWriterOptions,
+    dispatch: DispatchSignal,
 }
 
 /// A batch that waits for its sync.
@@ -144,6 +147,7 @@ struct State {
     /// `None` once the store is closed.
     writer: Option<LogWriter>,
     options: LogWriterOptions,
+    dispatch: DispatchSignal,
     /// In the order of their ends.
     waiting: VecDeque<Waiting>,
     commit_queued: bool,
@@ -166,13 +170,14 @@ impl Actor for LogWriterActor {
         myself: ActorRef<Self::Msg>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let Arguments { env, writer, options } = arguments;
+        let Arguments { env, writer, options, dispatch } = arguments;
         // The first segment and its pages are prepared before the first send comes.
         myself.cast(LogMessage::Maintain)?;
         Ok(State {
             env,
             writer: Some(writer),
             options,
+            dispatch,
             waiting: VecDeque::new(),
             commit_queued: false,
             deadline_armed: false,
@@ -243,6 +248,9 @@ impl State {
         } else if must_sync && !std::mem::replace(&mut self.commit_queued, true) {
             myself.cast(LogMessage::Commit)?;
         }
+        if self.options.flush == FlushMode::Async {
+            self.dispatch.notify();
+        }
         if wants_upkeep {
             self.maintain(myself);
         }
@@ -267,6 +275,7 @@ impl State {
         let Some(writer) = &mut self.writer else { return };
         match writer.finish_sync(done) {
             Ok(flushed) => {
+                self.dispatch.notify();
                 while self.waiting.front().is_some_and(|waiting| waiting.end <= flushed) {
                     let waiting = self.waiting.pop_front().expect("a front was seen");
                     let _ = waiting.reply.send(waiting.appended);

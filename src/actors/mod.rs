@@ -1,4 +1,6 @@
 //! Thin ractor shells around the rules.
 
+pub mod broker;
 pub mod log_writer;
+pub mod nameserver;
 pub mod net;

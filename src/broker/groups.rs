@@ -250,3 +250,71 @@ impl GroupTable {
         out.push(Effect::PersistGroups);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::body::config_files::ConfigFile;
+
+    const WALL: Millis = Millis(1_700_000_000_000);
+
+    fn table(auto_create: bool) -> GroupTable {
+        let rules = GroupRules { auto_create, groups_max: 20 };
+        GroupTable::new(rules, SubscriptionGroupWrapper::default(), WALL, &mut Vec::new())
+    }
+
+    #[test]
+    fn unknown_groups_are_made_if_settings_and_name_allow() {
+        let (mut open, mut closed, mut out) = (table(true), table(false), Vec::new());
+        assert_eq!(open.find_or_create("g", WALL, &mut out).map(|group| group.retry_max_times()), Some(16));
+        assert_eq!(out, [Effect::PersistGroups]);
+        assert!(open.find_or_create("a b", WALL, &mut out).is_none());
+        assert!(open.find_or_create(&"g".repeat(256), WALL, &mut out).is_none());
+        assert!(closed.find_or_create("g", WALL, &mut out).is_none());
+        assert!(closed.find_or_create("CID_RMQ_SYS_NEW", WALL, &mut out).is_some(), "the system's own are usable");
+        assert!(closed.find_or_create("TOOLS_CONSUMER", WALL, &mut out).is_some());
+        open.set_rules(GroupRules { auto_create: true, groups_max: 1 });
+        assert!(open.find_or_create("h", WALL, &mut out).is_none());
+    }
+
+    #[test]
+    fn updates_are_all_or_none_and_equal_ones_cause_nothing() {
+        let (mut groups, mut out) = (table(true), Vec::new());
+        let asked = SubscriptionGroupConfig { retry_max_times: 3, ..SubscriptionGroupConfig::new("g") };
+        assert_eq!(groups.update(vec![asked.clone()], WALL, &mut out), Ok(()));
+        assert_eq!(groups.update(vec![asked.clone()], WALL, &mut out), Ok(()));
+        assert_eq!(out, [Effect::PersistGroups]);
+        let illegal = SubscriptionGroupConfig::new("a@b");
+        let list = vec![SubscriptionGroupConfig::new("innocent"), illegal];
+        assert_eq!(groups.update(list, WALL, &mut out).unwrap_err().code(), 29);
+        assert!(groups.get("innocent").is_none());
+        groups.delete("g", true, WALL, &mut out);
+        assert_eq!(out[1..], [Effect::PersistGroups, Effect::ForgetGroupOffsets { group: "g".into() }]);
+        assert!(groups.directory().get("g").is_none());
+    }
+
+    #[test]
+    fn a_group_can_be_kept_from_one_topic() {
+        let (mut groups, mut out) = (table(true), Vec::new());
+        assert_eq!(groups.set_readable("g", "t", Some(false), WALL, &mut out).unwrap_err().code(), 26);
+        groups.find_or_create("g", WALL, &mut out);
+        assert_eq!(groups.set_readable("g", "t", None, WALL, &mut out), Ok(true));
+        assert_eq!(groups.set_readable("g", "t", Some(false), WALL, &mut out), Ok(false));
+        assert!(groups.get("g").unwrap().is_read_forbidden("t") && !groups.get("g").unwrap().is_read_forbidden("u"));
+        assert_eq!(groups.snapshot().forbidden_table["g"]["t"], 4);
+        let again = GroupTable::new(groups.rules, groups.snapshot(), WALL, &mut out);
+        assert!(again.get("g").unwrap().is_read_forbidden("t"));
+        assert_eq!(groups.set_readable("g", "t", Some(true), WALL, &mut out), Ok(true));
+        assert!(groups.snapshot().forbidden_table.is_empty());
+    }
+
+    #[test]
+    fn the_file_of_an_apache_broker_is_read_and_kept() {
+        let bytes = include_bytes!("../../tests/vectors/store/captured/config/subscriptionGroup.json");
+        let loaded = SubscriptionGroupWrapper::parse(bytes).unwrap();
+        let mut out = Vec::new();
+        let groups = GroupTable::new(GroupRules { auto_create: true, groups_max: 100 }, loaded.clone(), WALL, &mut out);
+        assert_eq!(groups.snapshot(), loaded);
+        assert_eq!(out, [], "all boot groups are there");
+    }
+}

@@ -5,6 +5,7 @@
 //! and time-outs, so that a corrected wall clock expires nothing; `wall` is wall-clock time and only where a format asks
 //! for it.
 
+pub mod admin;
 pub mod attributes;
 pub mod clients;
 pub mod delay;
@@ -16,19 +17,15 @@ pub mod groups;
 pub mod locks;
 pub mod offsets;
 pub mod pull;
-pub mod pull_hold;
 pub mod send;
 pub mod send_back;
 pub mod topics;
 
 use std::sync::Arc;
 
+pub use crate::env::ConnectionId;
 pub use effect::{Effect, Report};
 pub use errors::BrokerError;
-
-/// A connection to this broker, numbered by its listener. Never used twice by one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(pub u64);
 
 /// One queue of one topic on this broker.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,5 +1,6 @@
 //! `metaq up`, `nameserver` and `broker`: servers that run until they are asked to stop.
 
+use std::future::Future;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,7 +11,8 @@ use anyhow::{Context, Result, bail};
 use super::{BrokerArgs, EXIT_BUG, NameserverArgs, UpArgs, signals};
 use crate::actors::broker::BrokerHandle;
 use crate::actors::nameserver::NameServerHandle;
-use crate::config::{BrokerConfig, NameServerSettings};
+use crate::config::broker::BrokerConfig;
+use crate::config::nameserver::NameServerSettings;
 use crate::env::{Env, real};
 
 /// How long a stop may take before the process ends anyway; what is not flushed by then is recovered at the next start.

@@ -434,7 +434,10 @@ impl BrokerConfig {
         require((1..=16 << 20).contains(&self.max_message_size), "maxMessageSize has to be 1 to 16777216")?;
         require(self.mapped_file_size_commit_log >= 4096, "mappedFileSizeCommitLog has to be 4096 or more")?;
         let queue_file = self.mapped_file_size_consume_queue;
-        require(queue_file > 0 && queue_file % 20 == 0, "mappedFileSizeConsumeQueue has to be a multiple of 20")?;
+        require(
+            queue_file > 0 && queue_file.is_multiple_of(20),
+            "mappedFileSizeConsumeQueue has to be a multiple of 20",
+        )?;
         require(self.max_hash_slot_num > 0 && self.max_index_num > 1, "index files need slots and entries")?;
         require(
             [self.disk_max_used_space_ratio, self.disk_space_clean_forcibly_ratio, self.disk_space_warning_level_ratio]

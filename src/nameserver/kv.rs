@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::proto::body::{from_slice, to_vec_pretty, JsonError};
+
 /// The namespace of ordered topics: topic → `broker-a:8;broker-b:8`, the fixed list of its write queues.
 pub const ORDER_TOPIC_CONFIG: &str = "ORDER_TOPIC_CONFIG";
 
@@ -35,14 +37,13 @@ pub struct KvConfig {
 
 impl KvConfig {
     /// Reads the text of `kvConfig.json`: `{"configTable":{"<namespace>":{"<key>":"<value>"}}}`.
-    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
+    pub fn parse(text: &str) -> Result<Self, JsonError> {
+        from_slice(text.as_bytes())
     }
 
     /// The text to write to `kvConfig.json`.
     pub fn to_text(&self) -> String {
-        // Maps of strings always have a JSON form.
-        serde_json::to_string_pretty(self).unwrap_or_default()
+        String::from_utf8_lossy(&to_vec_pretty(self)).into_owned()
     }
 
     /// Sets a value, replacing an older one. At most `entries_max` namespaces and keys in all.

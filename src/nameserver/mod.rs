@@ -9,7 +9,9 @@
 mod brokers;
 mod kv;
 mod registration;
+mod requests;
 mod routes;
+mod server;
 mod topics;
 mod views;
 
@@ -18,8 +20,11 @@ use crate::env::ConnectionId;
 pub use brokers::{MinBrokerChange, MASTER_ID};
 pub use kv::{KvConfig, KvError, KvTable, KV_TEXT_BYTES_MAX, ORDER_TOPIC_CONFIG};
 pub use registration::{Master, RegisterError, Registration, BROKER_TIMEOUT_MS, FILTER_SERVERS_MAX, NAME_BYTES_MAX};
+pub use requests::{body_checksum, COMPLETE_TOPIC_TABLE};
 pub use routes::RouteTable;
+pub use server::NameServer;
 pub use topics::{Queues, PERM_READ, PERM_WRITE};
+pub use views::UnitList;
 
 /// Something to be done outside. Effects are carried out before the answer they came with is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -154,15 +154,8 @@ impl TopicTable {
                 *counts.entry(name).or_default() += 1;
             }
         }
-        assert!(
-            counts.iter().eq(self
-                .counts
-                .iter()
-                .map(|(name, count)| (&**name, count))
-                .collect::<BTreeMap<_, _>>()
-                .iter()),
-            "topic counts disagree with the table"
-        );
+        let counted: BTreeMap<&str, usize> = self.counts.iter().map(|(name, count)| (&**name, *count)).collect();
+        assert_eq!(counted, counts, "topic counts disagree with the table");
     }
 }
 

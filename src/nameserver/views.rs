@@ -87,8 +87,11 @@ impl RouteTable {
     /// The names of all clusters and brokers, which are topics of their own, and the address of some broker.
     pub fn system_topics(&self) -> TopicList {
         let clusters = self.clusters();
-        let names: BTreeSet<&str> =
-            clusters.iter().flat_map(|(cluster, brokers)| brokers.iter().chain([cluster])).map(String::as_str).collect();
+        let names: BTreeSet<&str> = clusters
+            .iter()
+            .flat_map(|(cluster, brokers)| brokers.iter().chain([cluster]))
+            .map(String::as_str)
+            .collect();
         let first = self.brokers.values().next().and_then(|group| group.members.values().next());
         TopicList { broker_addr: first.map(|member| member.address.clone()), ..topic_list(names) }
     }

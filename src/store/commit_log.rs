@@ -8,11 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::segment::Segment;
-use crate::proto::PhysicalOffset;
 
 /// The log. One writer appends; readers never wait for it.
 pub(crate) struct CommitLog {
-    segment_size: u64,
     /// Positions closer to the end than this are read through the mapping.
     memory_window: u64,
     segments: RwLock<Arc<Segments>>,
@@ -29,19 +27,14 @@ pub(crate) struct Segments {
 
 impl CommitLog {
     /// A log that ends at `end`, all of it flushed.
-    pub(crate) fn new(segment_size: u64, memory_window: u64, segments: Segments, end: u64) -> CommitLog {
+    pub(crate) fn new(memory_window: u64, segments: Segments, end: u64) -> CommitLog {
         CommitLog {
-            segment_size,
             memory_window,
             segments: RwLock::new(Arc::new(segments)),
             end: AtomicU64::new(end),
             flushed: AtomicU64::new(end),
             confirmed: AtomicU64::new(end),
         }
-    }
-
-    pub(crate) fn segment_size(&self) -> u64 {
-        self.segment_size
     }
 
     /// Where the oldest segment begins; the end if there is none.
@@ -115,11 +108,6 @@ impl CommitLog {
             out.truncate(start);
         }
         read.map(|()| true)
-    }
-
-    /// The confirmed, flushed and end positions, for observers.
-    pub(crate) fn positions(&self) -> [PhysicalOffset; 3] {
-        [self.confirmed(), self.flushed(), self.end()].map(PhysicalOffset)
     }
 }
 

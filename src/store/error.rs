@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::index::IndexError;
 use crate::proto::PhysicalOffset;
 
 /// Why a store cannot be opened.
@@ -115,6 +116,10 @@ pub enum StoreError {
 impl StoreError {
     pub(crate) fn io(action: &'static str) -> impl FnOnce(io::Error) -> StoreError {
         move |error| StoreError::Io { action, error: Arc::new(error) }
+    }
+
+    pub(crate) fn index(error: IndexError) -> StoreError {
+        StoreError::Io { action: "use the index", error: Arc::new(io::Error::other(error)) }
     }
 
     /// Whether the same request may succeed later without anybody changing it.

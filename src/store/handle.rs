@@ -1,13 +1,14 @@
 //! The store as sessions see it: shared, readable at any time, never waiting for the writer.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::batch::TagsCode;
 use super::commit_log::CommitLog;
 use super::consume_queue::{ConsumeQueue, QueueFiles};
 use super::error::{Refusal, StoreError};
+use super::index::IndexService;
 use super::options::{FlushMode, StoreOptions};
 use super::queues::Queues;
 use super::state::WriteState;
@@ -22,6 +23,15 @@ pub struct Store {
     pub(crate) log: CommitLog,
     pub(crate) queues: Queues,
     pub(crate) files: QueueFiles,
+    pub(crate) index: Option<IndexService>,
+    /// `indexMsgTimestamp` as the index last gave it, for the checkpoint.
+    pub(crate) index_synced: AtomicI64,
+    /// Up to where the log is in the index.
+    pub(crate) dispatched: AtomicU64,
+    /// Records below this have their queue entries in synced files, says the saved queue table.
+    pub(crate) queues_synced: AtomicU64,
+    /// A topic has been deleted since the queue table was saved: its queues must not be missed.
+    pub(crate) queue_deleted: AtomicBool,
     pub(crate) state: WriteState,
     pub(crate) counters: Counters,
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
@@ -104,6 +114,7 @@ impl Store {
         if !removed.is_empty() && self.env.disk.exists(&directory) {
             self.env.disk.remove_dir_all(&directory).map_err(StoreError::io("delete the topic's queues"))?;
         }
+        self.queue_deleted.store(!removed.is_empty(), Ordering::Release);
         Ok(removed)
     }
 
@@ -130,6 +141,11 @@ impl Store {
     /// Where the next record goes, or the filler before it.
     pub fn end(&self) -> PhysicalOffset {
         PhysicalOffset(self.log.end())
+    }
+
+    /// Records below this are in the index.
+    pub fn dispatched(&self) -> PhysicalOffset {
+        PhysicalOffset(self.dispatched.load(Ordering::Acquire))
     }
 
     /// The error that every write gets at present, with the reason in words; `None` if writes are taken.

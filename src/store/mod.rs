@@ -5,35 +5,41 @@
 //!                              │                   ├─► Store::read, record_at, offset_by_time
 //!                              └─► ConsumeQueue ───┘            any number of readers, never waiting for it
 //! ```
-//!
 //! Reading order: [`options`], [`batch`] and [`error`] (what goes in and what can go wrong), [`segment`] and
 //! [`commit_log`], [`consume_queue`], [`derive`] (what follows from a record), [`writer`], [`read`] and
 //! [`time_search`], [`recovery`].
 
 pub mod batch;
+pub mod check;
 pub mod checkpoint;
 mod commit_log;
 pub mod config_file;
 pub mod consume_queue;
 pub mod derive;
+mod dispatcher;
 pub mod error;
+mod expire;
 mod handle;
+pub mod index;
 mod options;
 pub(crate) mod paths;
+mod query;
 mod queue_table;
 mod queues;
 mod read;
 pub mod recovery;
+pub mod retention;
 mod segment;
 mod state;
 mod time_search;
 mod writer;
-
 pub use batch::{AppendBatch, AppendItem, AppendResult, GroupId, Stored, TagsCode};
 pub use consume_queue::{ConsumeQueue, QueueEntry, Waiter, WaiterId, CQ_UNIT_SIZE};
+pub use dispatcher::{Dispatched, Dispatcher};
 pub use error::{OpenError, Refusal, StoreError};
 pub use handle::{Statistics, Store};
 pub use options::{FlushMode, StoreOptions};
+pub use query::QueryAnswer;
 pub use read::{EntryForFilter, MessageFilter, ReadLimits, ReadOutcome, ReadStatus};
 pub use recovery::{open, Opened, RecoveryReport, Repair};
 pub use time_search::Boundary;

@@ -1,11 +1,12 @@
 //! metaq's own table of queue lengths, so that a start need not read the log to know that no queue has lost its tail.
 //!
-//! Says: "when the log was synced up to `log_end`, these were the lengths of the queues' synced files". Recovery reads
-//! the log from `log_end` on only, and a queue that is shorter than it was, or gone, is made again from the log. The
-//! table is optional: without it, as in a store that a Java broker wrote, recovery compares all queues with the log.
+//! Says: "when the log ended at `log_end`, these were the lengths of the queues; log and queue files have been synced up
+//! to there". Recovery reads the log from `log_end` on only, and a queue that is shorter than it was, or gone, is made
+//! again from the log. An older table is as true as a newer one, only more has to be read. The table is optional:
+//! without it, as in a store that a Java broker wrote, recovery compares all queues with the log.
 //!
 //! ```text
-//! magic 8 | version 4 | log end 8 | count 4 | count × entry | CRC-32 4
+//! magic 8 | version 4 | log end 8 | index next 8 | indexed 8 | count 4 | count × entry | CRC-32 4
 //! entry: topic length 2 | topic | queue id 4 | min 8 | next 8 | end of its last record 8
 //! ```
 //! Big-endian. The CRC covers everything before it.
@@ -26,6 +27,11 @@ pub(crate) const TABLE_LEN_MAX: u64 = 256 << 20;
 pub(crate) struct QueueTable {
     /// Every record below this position of the log has its entry in the files.
     pub log_end: u64,
+    /// After a clean exit: where the last indexed record begins, and up to where the log was looked at for keys. The
+    /// second cannot be told from the index itself, since records without keys leave no trace there.
+    pub index_next: u64,
+    /// See `index_next`.
+    pub indexed: u64,
     /// By topic and queue id.
     pub queues: BTreeMap<(Arc<str>, u32), QueueExtent>,
 }
@@ -44,18 +50,21 @@ pub(crate) enum TableError {
 }
 
 impl QueueTable {
-    /// What has been written of `queues`.
+    /// The lengths of `queues` while the log ends at `log_end`.
     pub(crate) fn of(queues: &[Arc<ConsumeQueue>], log_end: u64) -> QueueTable {
-        let extents = queues.iter().map(|queue| ((Arc::clone(queue.topic()), queue.id()), queue.written()));
+        let extents = queues.iter().map(|queue| ((Arc::clone(queue.topic()), queue.id()), queue.extent()));
         // A queue that never had an entry has no file to miss.
-        QueueTable { log_end, queues: extents.filter(|(_, extent)| extent.next > 0).collect() }
+        let queues = extents.filter(|(_, extent)| extent.next > 0).collect();
+        QueueTable { log_end, index_next: 0, indexed: 0, queues }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(32 + self.queues.len() * 64);
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_be_bytes());
-        out.extend_from_slice(&self.log_end.to_be_bytes());
+        for position in [self.log_end, self.index_next, self.indexed] {
+            out.extend_from_slice(&position.to_be_bytes());
+        }
         out.extend_from_slice(&(self.queues.len() as u32).to_be_bytes());
         for ((topic, id), extent) in &self.queues {
             out.extend_from_slice(&(topic.len() as u16).to_be_bytes());
@@ -80,6 +89,8 @@ impl QueueTable {
             return Err(TableError::Checksum);
         }
         let log_end = u64::from_be_bytes(take(&mut rest)?);
+        let index_next = u64::from_be_bytes(take(&mut rest)?);
+        let indexed = u64::from_be_bytes(take(&mut rest)?);
         let count = u32::from_be_bytes(take(&mut rest)?);
         let mut queues = BTreeMap::new();
         for _ in 0..count {
@@ -93,7 +104,7 @@ impl QueueTable {
             let last_end = u64::from_be_bytes(take(&mut rest)?);
             queues.insert((topic.into(), id), QueueExtent { min, next, last_end });
         }
-        Ok(QueueTable { log_end, queues })
+        Ok(QueueTable { log_end, index_next, indexed, queues })
     }
 }
 
@@ -109,7 +120,8 @@ mod tests {
 
     fn table() -> QueueTable {
         let extent = |next| QueueExtent { min: 3, next, last_end: 4711 };
-        QueueTable { log_end: 5000, queues: [(("T".into(), 0), extent(7)), (("T".into(), 1), extent(9))].into() }
+        let queues = [(("T".into(), 0), extent(7)), (("T".into(), 1), extent(9))].into();
+        QueueTable { log_end: 5000, index_next: 4000, indexed: 4900, queues }
     }
 
     #[test]

@@ -72,7 +72,11 @@ fn records_of_a_running_apache_broker_are_written_again_byte_for_byte() {
         assert_eq!(view.prepared_transaction_offset(), expected["preparedTransactionOffset"], "{note}");
         assert_eq!(view.topic(), expected["topic"].as_str().expect("a topic"), "{note}");
         let pairs: Vec<_> = properties::iterate(&view.properties()).map(|(k, v)| format!("{k}={v}")).collect();
-        assert_eq!(serde_json::json!(pairs), expected["properties"], "{note}");
+        let listed = expected["properties"].as_array().expect("a list of properties");
+        // A recall marker has an empty TRACE_CONTEXT, which no reader sees.
+        let listed: Vec<_> =
+            listed.iter().filter_map(|pair| pair.as_str()).filter(|pair| !pair.ends_with('=')).collect();
+        assert_eq!(pairs, listed, "{note}");
         assert_eq!(encode_again(&view), view.bytes(), "{note}");
         at += view.bytes().len();
     }

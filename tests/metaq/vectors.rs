@@ -31,3 +31,14 @@ fn read(name: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name);
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
+
+/// All files of a folder of the fuzz corpus, in the order of their names.
+#[expect(clippy::disallowed_methods, reason = "a test reads its corpus from the real disk")]
+pub fn corpus(folder: &str) -> Vec<Vec<u8>> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(folder);
+    let entries = std::fs::read_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("a readable folder").path()).collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "{} is empty", path.display());
+    paths.iter().map(|path| std::fs::read(path).expect("a readable file")).collect()
+}

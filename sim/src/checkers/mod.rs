@@ -1,6 +1,20 @@
-//! Judges of a run.
+//! Judges of a run. Each looks at the whole history and knows nothing of the product.
+//!
+//! A checker is itself tested with histories it must reject and histories it must accept.
+
+mod confirmed;
+mod delivered;
+mod kept;
+mod offsets;
+#[cfg(test)]
+mod testing;
 
 use std::fmt;
+
+pub use confirmed::nothing_read_early;
+pub use delivered::all_delivered;
+pub use kept::acknowledged_kept;
+pub use offsets::offsets_dense;
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]

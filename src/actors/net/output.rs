@@ -1,7 +1,7 @@
 //! What a session has yet to write, and the answers it still waits for.
 
 use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
+use futures::stream::{FuturesUnordered, StreamExt};
 
 /// Writes one or several encoded frames to the end of the connection's buffer.
 pub type Answer = Box<dyn FnOnce(&mut Vec<u8>) + Send>;
@@ -21,6 +21,21 @@ impl Output {
     /// Adds an answer that is not ready yet. `None` from the future answers nothing (a one-way request).
     pub fn later(&mut self, answer: BoxFuture<'static, Option<Answer>>) {
         self.pending.push(answer);
+    }
+
+    /// What a handler that ran outside of a session gave: its bytes, then the first answer still on its way.
+    pub async fn into_answer(mut self) -> Option<Answer> {
+        let later = match self.pending.next().await {
+            Some(answer) => answer,
+            None => None,
+        };
+        let bytes = self.bytes;
+        Some(Box::new(move |out: &mut Vec<u8>| {
+            out.extend_from_slice(&bytes);
+            if let Some(later) = later {
+                later(out);
+            }
+        }))
     }
 
     /// Number of requests whose answers are on their way.

@@ -35,7 +35,7 @@ thread_local! {
 #[derive(Debug)]
 pub(super) enum End {
     /// The peer closed the connection, or it broke.
-    Peer(std::io::Error),
+    Peer(#[allow(dead_code, reason = "shown by Debug in the log")] std::io::Error),
     /// The peer ended its stream.
     EndOfStream,
     /// This side asked for it.
@@ -138,14 +138,13 @@ impl<S: Service> Running<S> {
                 }
             };
             command.opaque = self.next_opaque;
-            command.serialization = self.serialization;
             self.next_opaque = self.next_opaque.wrapping_add(1);
             if let Some(reply) = reply {
                 // Callers that gave up waiting leave their entry behind; drop those before adding one.
                 self.calls.retain(|_, waiting| !waiting.is_closed());
                 self.calls.insert(command.opaque, reply);
             }
-            if let Err(error) = command.encode(&mut self.output.bytes) {
+            if let Err(error) = command.encode(self.serialization, &mut self.output.bytes) {
                 tracing::warn!(connection = self.session.handle.id().0, %error, "a request to the peer was not sent");
             }
         }
@@ -241,7 +240,9 @@ impl<S: Service> Running<S> {
         }
         // An answer nobody waits for came too late: its caller has been told so.
         if let Some(reply) = self.calls.remove(&head.opaque) {
-            let _ = reply.send(Command::from_parts(&head, frame));
+            if let Ok(answer) = Command::decode(frame) {
+                let _ = reply.send(answer);
+            }
         }
         Ok(())
     }

@@ -4,34 +4,46 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::env::Millis;
-use crate::proto::filter::SubscriptionData;
+use crate::proto::filter::{ExpressionType, SubscriptionData};
 
 /// Subscriptions by group and topic, each forgotten some time after the last pull that brought it. For admin questions
 /// only: a pull that brings its subscription needs no table.
 #[derive(Debug)]
 pub struct PullSubscriptions {
-    groups: BTreeMap<Arc<str>, BTreeMap<Arc<str>, (SubscriptionData, Millis)>>,
+    groups: BTreeMap<Arc<str>, Topics>,
     count: usize,
     expiry_ms: u64,
     limit: usize,
 }
+
+type Topics = BTreeMap<Arc<str>, (SubscriptionData, Millis)>;
 
 impl PullSubscriptions {
     pub(super) fn new(expiry_ms: u64, limit: usize) -> PullSubscriptions {
         PullSubscriptions { groups: BTreeMap::new(), count: 0, expiry_ms, limit }
     }
 
-    /// A pull brought this subscription. Of a full table new ones are left out.
-    pub fn note(&mut self, group: &str, subscription: &SubscriptionData, now: Millis) {
-        let topic = subscription.topic.as_str();
+    /// A pull brought this expression, which is known to parse. Nothing is allocated while it stays the same. Of a full
+    /// table new ones are left out.
+    pub fn note(
+        &mut self,
+        group: &str,
+        topic: &str,
+        (kind, expression, version): (ExpressionType, &str, i64),
+        now: Millis,
+    ) {
         if let Some((known, seen)) = self.groups.get_mut(group).and_then(|topics| topics.get_mut(topic)) {
             *seen = now;
-            if known != subscription {
-                *known = subscription.clone();
+            if known.sub_string == expression && known.expression_type == kind {
+                known.sub_version = version;
+                return;
             }
-        } else if self.count < self.limit {
-            let topics = self.groups.entry(group.into()).or_default();
-            topics.insert(topic.into(), (subscription.clone(), now));
+        } else if self.count >= self.limit {
+            return;
+        }
+        let Ok(subscription) = SubscriptionData::new(topic, kind, expression, version) else { return };
+        let topics = self.groups.entry(group.into()).or_default();
+        if topics.insert(topic.into(), (subscription, now)).is_none() {
             self.count += 1;
         }
     }

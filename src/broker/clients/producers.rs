@@ -1,6 +1,6 @@
 //! Producer groups: whom to ask about a transaction, whom to push a reply to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::broker::ConnectionId;
@@ -23,8 +23,8 @@ pub struct Producer {
 #[derive(Debug)]
 pub struct ProducerGroups {
     groups: BTreeMap<Arc<str>, BTreeMap<ConnectionId, Producer>>,
-    /// How many groups each connection is in, and the client behind it.
-    connections: BTreeMap<ConnectionId, (Arc<str>, usize)>,
+    /// The client behind each connection, and the groups it is in.
+    connections: BTreeMap<ConnectionId, (Arc<str>, BTreeSet<Arc<str>>)>,
     clients: BTreeMap<Arc<str>, ConnectionId>,
     count: usize,
     limit: usize,
@@ -52,12 +52,13 @@ impl ProducerGroups {
         if self.count >= self.limit {
             return false;
         }
-        let (client, groups) = self.connections.entry(id).or_insert_with(|| (client.into(), 0));
-        *groups += 1;
+        let group: Arc<str> = group.into();
+        let (client, groups) = self.connections.entry(id).or_insert_with(|| (client.into(), BTreeSet::new()));
+        groups.insert(group.clone());
         let client = client.clone();
         self.clients.insert(client.clone(), id);
         let producer = Producer { client, connection, last_seen: now };
-        self.groups.entry(group.into()).or_default().insert(id, producer);
+        self.groups.entry(group).or_default().insert(id, producer);
         self.count += 1;
         true
     }
@@ -73,8 +74,8 @@ impl ProducerGroups {
         }
         self.count -= 1;
         let Some((client, groups)) = self.connections.get_mut(&connection) else { return };
-        *groups -= 1;
-        if *groups == 0 {
+        groups.remove(group);
+        if groups.is_empty() {
             if self.clients.get(client) == Some(&connection) {
                 self.clients.remove(client);
             }
@@ -83,12 +84,8 @@ impl ProducerGroups {
     }
 
     pub(super) fn on_connection_closed(&mut self, connection: ConnectionId) {
-        if self.connections.contains_key(&connection) {
-            let in_it = |members: &BTreeMap<ConnectionId, Producer>| members.contains_key(&connection);
-            let groups: Vec<Arc<str>> =
-                self.groups.iter().filter(|(_, members)| in_it(members)).map(|(group, _)| group.clone()).collect();
-            groups.iter().for_each(|group| self.unregister(group, connection));
-        }
+        let groups = self.connections.get(&connection).map(|(_, groups)| groups.clone()).unwrap_or_default();
+        groups.iter().for_each(|group| self.unregister(group, connection));
     }
 
     pub(super) fn expire(&mut self, now: Millis) -> Vec<Expired> {

@@ -71,3 +71,41 @@ fn find<'a>(text: &Cow<'a, str>, name: &str) -> Option<Cow<'a, str>> {
         Cow::Owned(text) => properties::find(text, name).map(|value| Cow::Owned(value.to_owned())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::message::{parse, BodyCrc, Parsed};
+
+    const RECORDS: &[u8] = include_bytes!("../../../tests/vectors/store/captured/records.bin");
+
+    /// A record that an Apache broker stored, by its place in the captured file.
+    fn captured(at: usize) -> RecordView<'static> {
+        match parse(&RECORDS[at..], BodyCrc::Verify) {
+            Ok(Parsed::Record(view)) => view,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_due_record_goes_where_apache_delivered_it() {
+        for (waiting, level, delivered) in [(2083, 1, 2363), (4539, 3, 4904)] {
+            let (waiting, delivered) = (captured(waiting), captured(delivered));
+            let due = due_message(&waiting, level, waiting.queue_offset()).unwrap();
+            assert_eq!((&*due.topic, due.queue_id), (&*delivered.topic(), delivered.queue_id()));
+            let tag = properties::find(&delivered.properties(), properties::TAGS).map(hash::tags_code);
+            assert_eq!(Some(due.tags_code), tag);
+        }
+    }
+
+    #[test]
+    fn records_that_cannot_be_delivered_say_why() {
+        let half = captured(4175);
+        assert_eq!(due_message(&half, 1, half.queue_offset()), Err(DueError::HalfMessage));
+        let waiting = captured(2083);
+        assert_eq!(due_message(&waiting, 2, waiting.queue_offset()), Err(DueError::OtherRecord));
+        assert_eq!(due_message(&waiting, 1, QueueOffset(7)), Err(DueError::OtherRecord));
+        let other = captured(0);
+        assert_eq!(due_message(&other, 3, other.queue_offset()), Err(DueError::OtherRecord));
+    }
+}

@@ -3,6 +3,8 @@
 mod due;
 mod scheduler;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 
 pub use due::{due_message, DueError, DueMessage};
 pub use scheduler::{DelayEntry, DelayScheduler, Due, Now, QueueRange, BATCH_MAX};

@@ -89,6 +89,8 @@ pub(super) struct Level {
     done: BTreeSet<QueueOffset>,
     in_flight: BTreeSet<QueueOffset>,
     failures: u32,
+    /// One of the entries handed out last has failed already.
+    failed: bool,
     not_before: Millis,
     guard: Option<Guard>,
     pub(super) ever_used: bool,
@@ -156,9 +158,10 @@ impl DelayScheduler {
         ready.then_some(level.progress)
     }
 
-    /// The monotonic time at which some level wants to be asked next. Levels that wait for outcomes have none.
-    pub fn next_wake(&self) -> Option<Millis> {
-        self.levels.iter().filter(|level| level.in_flight.is_empty()).map(|level| level.not_before).min()
+    /// The monotonic time at which a level wants to be asked next; `None` while it waits for outcomes. Whoever knows
+    /// that nothing has come into its queue since need not ask.
+    pub fn wake_of(&self, level: i32) -> Option<Millis> {
+        self.level(level).filter(|level| level.in_flight.is_empty()).map(|level| level.not_before)
     }
 
     /// Entries read from a level's queue, in order, from the offset it wanted. Those due are appended to `due`; each of
@@ -175,29 +178,28 @@ impl DelayScheduler {
     ) {
         let Some(level) = index(number).and_then(|index| self.levels.get_mut(index)) else { return };
         level.ever_used |= range.max.0 > 0;
+        level.failed = false;
         let before = level.progress;
         level.correct(number, range, out);
+        level.skip_hole(number, entries, out);
         if level.progress != before {
             self.updates += 1;
             self.dirty = true;
         }
-        level.not_before = now.monotonic.plus(POLL_MS);
+        // A full batch has more behind it.
+        let pause_ms = if entries.len() < BATCH_MAX { POLL_MS } else { 0 };
+        level.not_before = now.monotonic.plus(pause_ms);
         for entry in entries.iter().take(BATCH_MAX) {
             if entry.offset < level.progress || level.done.contains(&entry.offset) {
                 continue;
             }
             let wait_ms = level.wait_ms(entry, now, range.max);
             if wait_ms > 0 {
-                if level.in_flight.is_empty() {
-                    level.not_before = now.monotonic.plus(wait_ms.min(SLEEP_MS_MAX));
-                }
+                level.not_before = now.monotonic.plus(wait_ms.min(SLEEP_MS_MAX));
                 break;
             }
             level.in_flight.insert(entry.offset);
             due.push(Due { level: number, entry: *entry });
-        }
-        if entries.len() >= BATCH_MAX && level.in_flight.len() >= BATCH_MAX {
-            level.not_before = now.monotonic;
         }
     }
 
@@ -209,9 +211,7 @@ impl DelayScheduler {
         }
         level.failures = 0;
         level.done.insert(offset);
-        while level.done.remove(&level.progress) {
-            level.progress = QueueOffset(level.progress.0 + 1);
-        }
+        level.advance();
         self.updates += 1;
         self.dirty = true;
     }
@@ -222,9 +222,17 @@ impl DelayScheduler {
         if !level.in_flight.remove(&offset) {
             return;
         }
-        let pause_ms = (PAUSE_MS_MIN << level.failures.min(16)).min(PAUSE_MS_MAX);
-        level.failures = level.failures.saturating_add(1);
-        level.not_before = level.not_before.max(now.monotonic.plus(pause_ms));
+        // What failed together has one pause.
+        if !std::mem::replace(&mut level.failed, true) {
+            level.pause(now);
+        }
+    }
+
+    /// A level's queue could not be read now: as with a delivery that failed, it is asked again after a pause.
+    pub fn on_unreadable(&mut self, number: i32, now: Now) {
+        if let Some(level) = index(number).and_then(|index| self.levels.get_mut(index)) {
+            level.pause(now);
+        }
     }
 
     /// The message of an entry can never be delivered: its record is gone, or is not a delayed message. It is left
@@ -260,9 +268,31 @@ impl Level {
             self.guard = None;
         }
         self.done.retain(|offset| (self.progress..max).contains(offset));
+        self.advance();
+    }
+
+    /// Begins a pause, twice as long as the last one if nothing was delivered since.
+    fn pause(&mut self, now: Now) {
+        let pause_ms = (PAUSE_MS_MIN << self.failures.min(16)).min(PAUSE_MS_MAX);
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = self.not_before.max(now.monotonic.plus(pause_ms));
+    }
+
+    /// Moves progress over what is done.
+    fn advance(&mut self) {
         while self.done.remove(&self.progress) {
             self.progress = QueueOffset(self.progress.0 + 1);
         }
+    }
+
+    /// A queue file that is missing leaves a hole: the entries read begin behind it.
+    fn skip_hole(&mut self, number: i32, entries: &[DelayEntry], out: &mut Vec<Effect>) {
+        let Some(first) = entries.first().filter(|first| first.offset > self.progress) else { return };
+        let why = "a file of the queue is missing";
+        out.push(Effect::Report(Report::DelayedLost { level: number, from: self.progress, to: first.offset, why }));
+        self.progress = first.offset;
+        self.done = self.done.split_off(&first.offset);
+        self.advance();
     }
 
     /// Milliseconds until an entry is due; 0 or less if it is.
@@ -281,146 +311,4 @@ impl Level {
 
 fn index(level: i32) -> Option<usize> {
     usize::try_from(level.checked_sub(1)?).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NONE: [u64; 0] = [];
-
-    fn entry(offset: u64, deliver_at: i64) -> DelayEntry {
-        DelayEntry {
-            offset: QueueOffset(offset),
-            deliver_at: Millis(deliver_at),
-            position: PhysicalOffset(offset * 100),
-            size: 100,
-        }
-    }
-
-    fn at(ms: i64) -> Now {
-        Now { wall: Millis(ms), monotonic: Millis(ms) }
-    }
-
-    fn range(min: u64, max: u64) -> QueueRange {
-        QueueRange { min: QueueOffset(min), max: QueueOffset(max) }
-    }
-
-    /// Level 3 (10 s) with `saved` progress in a queue that holds `held`.
-    fn level_3(saved: u64, held: QueueRange) -> (DelayScheduler, Vec<Effect>) {
-        let mut out = Vec::new();
-        let saved = (DataVersion::default(), BTreeMap::from([(3, QueueOffset(saved))]));
-        let only = |level| (level == 3).then_some(held);
-        (DelayScheduler::new(&DelayLevels::default(), 200, saved, only, &mut out), out)
-    }
-
-    fn due_offsets(scheduler: &mut DelayScheduler, now: Now, held: QueueRange, entries: &[DelayEntry]) -> Vec<u64> {
-        let Some(from) = scheduler.wants(3, now) else { return Vec::new() };
-        let read: Vec<DelayEntry> = entries.iter().filter(|entry| entry.offset >= from).copied().collect();
-        let mut due = Vec::new();
-        scheduler.on_entries(3, now, held, &read, &mut due, &mut Vec::new());
-        due.iter().map(|due| due.entry.offset.0).collect()
-    }
-
-    #[test]
-    fn messages_are_due_in_order_and_never_early() {
-        let (mut scheduler, _) = level_3(0, range(0, 3));
-        let entries = [entry(0, 10_000), entry(1, 10_001), entry(2, 12_000)];
-        assert_eq!(due_offsets(&mut scheduler, at(9_999), range(0, 3), &entries), NONE);
-        assert_eq!(scheduler.wants(3, at(9_999)), None, "it sleeps until the first is due");
-        assert_eq!(due_offsets(&mut scheduler, at(10_000), range(0, 3), &entries), [0]);
-        assert_eq!(scheduler.wants(3, at(20_000)), None, "one batch at a time");
-        scheduler.on_delivered(3, QueueOffset(0));
-        assert_eq!(due_offsets(&mut scheduler, at(12_000), range(0, 3), &entries), [1, 2]);
-    }
-
-    /// DLY-1: when delivering a due message failed, the retry began at the following entry.
-    #[test]
-    fn dly_1_a_failed_delivery_is_tried_again_and_nothing_else_is() {
-        let (mut scheduler, _) = level_3(0, range(0, 3));
-        let entries = [entry(0, 1), entry(1, 2), entry(2, 3)];
-        assert_eq!(due_offsets(&mut scheduler, at(10), range(0, 3), &entries), [0, 1, 2]);
-        scheduler.on_delivered(3, QueueOffset(0));
-        scheduler.on_failed(3, QueueOffset(1), at(10));
-        scheduler.on_delivered(3, QueueOffset(2));
-        assert_eq!(scheduler.wants(3, at(109)), None);
-        assert_eq!(due_offsets(&mut scheduler, at(110), range(0, 3), &entries), [1]);
-        scheduler.on_delivered(3, QueueOffset(1));
-        assert_eq!(due_offsets(&mut scheduler, at(300), range(0, 3), &entries), NONE);
-        assert_eq!(scheduler.waiting(3, range(0, 3)), 0);
-    }
-
-    /// DLY-2: saved progress beyond the end of the queue: messages of that level never came.
-    #[test]
-    fn dly_2_progress_beyond_the_queue_is_corrected() {
-        let (mut scheduler, out) = level_3(77, range(0, 74));
-        let corrected = Report::DelayProgressCorrected { level: 3, saved: QueueOffset(77), corrected: QueueOffset(74) };
-        assert_eq!(out, [Effect::Report(corrected)]);
-        assert!(scheduler.dirty, "the correction is saved");
-        assert_eq!(due_offsets(&mut scheduler, at(5), range(0, 75), &[entry(74, 5)]), [74]);
-        let (scheduler, _) = level_3(3, range(10, 20));
-        assert_eq!(scheduler.wants(3, at(0)), Some(QueueOffset(10)), "below the beginning is the beginning");
-    }
-
-    /// DLY-3: a message was appended again and again while the store was not available.
-    #[test]
-    fn dly_3_attempts_are_bounded_by_growing_pauses() {
-        let (mut scheduler, _) = level_3(0, range(0, 1));
-        let mut attempts = Vec::new();
-        for ms in 0..30_000 {
-            for offset in due_offsets(&mut scheduler, at(ms), range(0, 1), &[entry(0, 0)]) {
-                attempts.push(ms);
-                match ms < 5_000 {
-                    true => scheduler.on_failed(3, QueueOffset(offset), at(ms)),
-                    false => scheduler.on_delivered(3, QueueOffset(offset)),
-                }
-            }
-        }
-        assert_eq!(attempts, [0, 100, 300, 700, 1500, 3100, 6300]);
-    }
-
-    /// DLY-11: restart delivered all pending messages at once.
-    #[test]
-    fn dly_11_a_restart_keeps_the_times() {
-        let entries: Vec<DelayEntry> = (0..50).map(|n| entry(n, 60_000 * (n as i64 + 1))).collect();
-        let (mut scheduler, _) = level_3(5, range(0, 50));
-        for level in &mut scheduler.levels {
-            level.delay_ms = 60_000 * 50;
-        }
-        assert_eq!(due_offsets(&mut scheduler, at(60_000 * 5), range(0, 50), &entries), NONE);
-        let now = Now { wall: Millis(60_000 * 6), monotonic: Millis(400_000) };
-        assert_eq!(due_offsets(&mut scheduler, now, range(0, 50), &entries), [5]);
-    }
-
-    #[test]
-    fn a_clock_set_back_delays_by_the_level_at_most_and_never_hurries() {
-        let (mut scheduler, _) = level_3(0, range(0, 2));
-        let entries = [entry(0, 3_610_000), entry(1, 3_610_001)];
-        for ms in [0, 1_000, 5_000, 9_999] {
-            assert_eq!(due_offsets(&mut scheduler, at(ms), range(0, 2), &entries), NONE, "early at {ms}");
-        }
-        assert_eq!(due_offsets(&mut scheduler, at(10_999), range(0, 2), &entries), [0, 1]);
-    }
-
-    #[test]
-    fn deleted_and_unreadable_entries_are_reported() {
-        let (mut scheduler, _) = level_3(0, range(0, 9));
-        let (mut due, mut out) = (Vec::new(), Vec::new());
-        scheduler.on_entries(3, at(10), range(4, 9), &[entry(4, 1)], &mut due, &mut out);
-        assert_eq!(due.len(), 1);
-        scheduler.on_undeliverable(3, QueueOffset(4), "its record is gone", &mut out);
-        assert_eq!(out.len(), 2);
-        assert_eq!(scheduler.waiting(3, range(4, 9)), 4);
-    }
-
-    #[test]
-    fn outcomes_nobody_waits_for_change_nothing() {
-        let (mut scheduler, _) = level_3(5, range(0, 9));
-        scheduler.on_delivered(3, QueueOffset(5));
-        scheduler.on_failed(3, QueueOffset(6), at(0));
-        scheduler.on_delivered(0, QueueOffset(0));
-        scheduler.on_delivered(i32::MIN, QueueOffset(0));
-        assert_eq!(scheduler.wants(3, at(0)), Some(QueueOffset(5)));
-        assert_eq!(scheduler.wants(99, at(0)), None);
-    }
 }

@@ -33,3 +33,28 @@ impl DelayScheduler {
         std::mem::take(&mut self.dirty)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::delay::QueueRange;
+    use crate::proto::body::config_files::ConfigFile;
+    use crate::proto::message::DelayLevels;
+
+    /// DLY-11: what one process saved is where the next one goes on, also for levels it does not have.
+    #[test]
+    fn dly_11_the_file_of_an_apache_broker_is_read_and_kept() {
+        let bytes = include_bytes!("../../../tests/vectors/store/captured/config/delayOffset.json");
+        let loaded = Wrapper::parse(bytes).unwrap();
+        let range = |level: i32| {
+            let max = QueueOffset(*loaded.offset_table.get(&level)? as u64);
+            Some(QueueRange { min: QueueOffset(0), max })
+        };
+        for table in ["1s 2s", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"] {
+            let (levels, saved) = (DelayLevels::parse(table).unwrap(), saved_progress(loaded.clone()));
+            let mut scheduler = DelayScheduler::new(&levels, 200, saved, range, &mut Vec::new());
+            assert!(!scheduler.take_dirty());
+            assert_eq!(scheduler.snapshot(Millis(1)), loaded);
+        }
+    }
+}

@@ -6,6 +6,8 @@
 mod position;
 mod reset;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use crate::env::Millis;
 use crate::proto::body::DataVersion;
 
-use super::{Effect, QueueKey, Report};
+use super::{BrokerError, Effect, QueueKey, Report};
 
 use position::Position;
 pub use position::{Commit, Who, RESET_GUARD_MS};
@@ -23,7 +25,7 @@ pub use reset::{reset_target, ResetRequest};
 #[derive(Debug)]
 pub struct OffsetTable {
     /// Group, topic, queue. Positions of broadcasting groups stand under the group's name with `@broadcast`.
-    groups: BTreeMap<Arc<str>, BTreeMap<Arc<str>, BTreeMap<i32, Position>>>,
+    groups: BTreeMap<Arc<str>, Topics>,
     count: usize,
     limit: usize,
     dirty: bool,
@@ -31,6 +33,8 @@ pub struct OffsetTable {
     version_step: u64,
     version: DataVersion,
 }
+
+type Topics = BTreeMap<Arc<str>, BTreeMap<i32, Position>>;
 
 /// What the store knows about a queue whose offset is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +83,7 @@ impl OffsetTable {
         }
     }
 
-    /// UPDATE_CONSUMER_OFFSET. Any queue number and any offset are taken; −1 reads back as "none".
+    /// UPDATE_CONSUMER_OFFSET of a known group and topic: see [`check_commit`]. Any queue number and any offset are taken; −1 reads back as "none".
     pub fn commit(
         &mut self,
         group: &str,
@@ -206,6 +210,11 @@ impl OffsetTable {
         std::mem::take(&mut self.dirty)
     }
 
+    /// The file was not written after all: it is to be tried again.
+    pub fn mark_dirty(&mut self) {
+        self.dirty = true;
+    }
+
     /// Queues with a position.
     pub fn len(&self) -> usize {
         self.count
@@ -260,6 +269,17 @@ impl OffsetTable {
         self.count = self.groups.values().flat_map(BTreeMap::values).map(BTreeMap::len).sum();
         self.updated();
     }
+}
+
+/// Whether a group may commit in a topic at all: both have to be known. (A commit creates neither.)
+pub fn check_commit((group, group_known): (&str, bool), (topic, topic_known): (&str, bool)) -> Result<(), BrokerError> {
+    if !group_known {
+        return Err(BrokerError::CommitGroupNotExist { group: group.to_owned() });
+    }
+    if !topic_known {
+        return Err(BrokerError::CommitTopicNotExist { topic: topic.to_owned() });
+    }
+    Ok(())
 }
 
 struct LateCommit {

@@ -40,6 +40,8 @@ impl OffsetTable {
                 }
             }
         }
-        Wrapper { data_version: Some(self.version), group_topic_map: None, offset_table }
+        let mut wrapper = Wrapper { data_version: Some(self.version), group_topic_map: None, offset_table };
+        wrapper.derive_group_topic_map();
+        wrapper
     }
 }

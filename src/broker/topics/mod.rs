@@ -3,6 +3,8 @@
 //! Table and data version change together in one call, and a snapshot is taken in one call, so no registration carries
 //! a new version with an old table or the reverse (NSR-2).
 
+#[cfg(test)]
+mod tests;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -163,8 +165,10 @@ impl TopicTable {
         if names::is_retry_topic(send.topic) {
             return self.ensure(send.topic, 1, false, send.sys_flag, wall, out);
         }
-        let template = self.topics.get(send.default_topic).filter(|template| template.is_template());
-        let Some(template) = template.filter(|_| self.rules.auto_create) else {
+        // The setting is about the one template every client names; an operator may have made others.
+        let open = self.rules.auto_create || send.default_topic != system::AUTO_CREATE_TOPIC;
+        let template = self.topics.get(send.default_topic).filter(|template| open && template.is_template());
+        let Some(template) = template else {
             return Err(BrokerError::TopicNotExist { topic: send.topic.to_owned() });
         };
         let queues = send.default_topic_queue_nums.min(template.write_queues()).max(1);
@@ -177,7 +181,8 @@ impl TopicTable {
     }
 
     /// A topic the broker needs for itself, readable and writable: a group's retries or dead letters. One that is there
-    /// keeps its configuration, but for the mark that it is consumed in order.
+    /// keeps its configuration, but is marked as consumed in order if it is. (RocketMQ takes the mark off again with the
+    /// next heartbeat of a member that subscribes to less, and registers each time.)
     pub fn ensure(
         &mut self,
         topic: &str,
@@ -188,7 +193,7 @@ impl TopicTable {
         out: &mut Vec<Effect>,
     ) -> Result<Arc<TopicView>, BrokerError> {
         let new = match self.topics.get(topic) {
-            Some(found) if found.is_order() == order => return Ok(found.clone()),
+            Some(found) if found.is_order() || !order => return Ok(found.clone()),
             Some(found) => TopicConfig { order, ..found.config().clone() },
             None => {
                 self.check_room()?;
@@ -222,15 +227,15 @@ impl TopicTable {
         Ok(())
     }
 
-    /// DELETE_TOPIC_IN_BROKER: the topic, its queues, all offsets in it, and its groups' POP retry topics. A topic that
-    /// is not there is deleted already.
+    /// DELETE_TOPIC_IN_BROKER: the topic, its queues, all offsets in it, and its POP retry topics, as far as their names
+    /// tell that they are (`%RETRY%<group>+<topic>`; `%RETRY%a_b` may as well hold the retries of a group `a_b`). A
+    /// topic that is not there is deleted already.
     pub fn delete(&mut self, topic: &str, wall: Millis, out: &mut Vec<Effect>) -> Result<(), BrokerError> {
         names::validate_topic(topic)?;
         self.refuse_system(topic)?;
         let retries_of_topic = |name: &&Arc<str>| {
-            names::group_of_retry_topic(name).is_some_and(|rest| {
-                rest.strip_suffix(topic).is_some_and(|group| group.len() > 1 && group.ends_with(['_', '+']))
-            })
+            let rest = names::group_of_retry_topic(name).and_then(|rest| rest.strip_suffix(topic));
+            rest.is_some_and(|group| group.ends_with('+'))
         };
         let mut gone: Vec<Arc<str>> = self.topics.keys().filter(retries_of_topic).cloned().collect();
         gone.insert(0, topic.into());

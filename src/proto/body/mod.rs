@@ -7,6 +7,7 @@ pub mod client;
 pub mod config_files;
 pub mod connection;
 pub mod data_version;
+pub mod fuzzing;
 pub mod group;
 pub mod heartbeat;
 pub mod json;

@@ -3,16 +3,22 @@
 use std::collections::BTreeSet;
 
 use crate::proto::message::hash::java_hash;
+use crate::proto::remoting::response;
 
 /// The expression that wants every message.
 pub const ALL: &str = "*";
 
-/// An expression of nothing but separators. The answer is SUBSCRIPTION_PARSE_FAILED (23).
+/// An expression of nothing but separators.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the tag expression `{expression}` has no tag in it")]
 pub struct TagExpressionError {
     /// The expression.
     pub expression: String,
+}
+
+impl TagExpressionError {
+    /// RocketMQ's response code for it: SUBSCRIPTION_PARSE_FAILED.
+    pub const CODE: i32 = response::SUBSCRIPTION_PARSE_FAILED;
 }
 
 /// The tags of an expression, none if it wants all messages.

@@ -7,7 +7,9 @@
 //! Each item becomes a record of its own; queue, time and sysFlag come from the request's header.
 
 use super::properties::{self, Edit};
-use super::record::{i32_at, PROPERTIES_MAX};
+use super::record::PROPERTIES_MAX;
+use super::view::i32_at;
+use crate::proto::remoting::response;
 
 /// Bytes of an item apart from body and properties.
 pub const ITEM_OVERHEAD: usize = 22;
@@ -51,11 +53,11 @@ pub enum BatchError {
 }
 
 impl BatchError {
-    /// RocketMQ's response code: 13 MESSAGE_ILLEGAL if a message is, 1 SYSTEM_ERROR if the batch makes no sense.
+    /// RocketMQ's response code: MESSAGE_ILLEGAL if a message is, SYSTEM_ERROR if the batch makes no sense.
     pub fn code(&self) -> i32 {
         match self {
-            BatchError::PropertiesTooLong { .. } | BatchError::PropertiesNotText { .. } => 13,
-            BatchError::Malformed { .. } | BatchError::Empty => 1,
+            BatchError::PropertiesTooLong { .. } | BatchError::PropertiesNotText { .. } => response::MESSAGE_ILLEGAL,
+            BatchError::Malformed { .. } | BatchError::Empty => response::SYSTEM_ERROR,
         }
     }
 }

@@ -8,7 +8,9 @@ use super::record::{
     PROPERTIES_MAX, QUEUE_OFFSET_AT, TOPIC_V1_MAX,
 };
 use super::sys_flag;
+use super::view::i32_at;
 use crate::env::Millis;
+use crate::proto::remoting::response;
 use crate::proto::{PhysicalOffset, QueueOffset};
 
 /// The longest topic any record may hold, in bytes: `%RETRY%` and `%DLQ%` topics of long groups.
@@ -64,7 +66,7 @@ impl<'a> NewRecord<'a> {
     }
 }
 
-/// Why a message cannot be a record. A client gets MESSAGE_ILLEGAL (13) for each.
+/// Why a message cannot be a record. Clients get [`EncodeError::CODE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
@@ -86,6 +88,11 @@ pub enum EncodeError {
         /// Bytes of the body.
         bytes: usize,
     },
+}
+
+impl EncodeError {
+    /// RocketMQ's response code for each: MESSAGE_ILLEGAL.
+    pub const CODE: i32 = response::MESSAGE_ILLEGAL;
 }
 
 /// Appends the whole record to `out` and returns its size, with queueOffset, physicalOffset and storeTimestamp 0.
@@ -152,7 +159,7 @@ pub fn encode_record(out: &mut Vec<u8>, record: &NewRecord<'_>) -> Result<usize,
 ///
 /// If `bytes` is shorter than a record's fixed fields.
 pub fn patch_offsets(bytes: &mut [u8], queue: QueueOffset, physical: PhysicalOffset, stored: Millis) {
-    let stored_at = record::store_timestamp_at(record::i32_at(bytes, record::SYS_FLAG_AT));
+    let stored_at = record::store_timestamp_at(i32_at(bytes, record::SYS_FLAG_AT));
     bytes[QUEUE_OFFSET_AT..QUEUE_OFFSET_AT + 8].copy_from_slice(&queue.0.to_be_bytes());
     bytes[PHYSICAL_OFFSET_AT..PHYSICAL_OFFSET_AT + 8].copy_from_slice(&physical.0.to_be_bytes());
     bytes[stored_at..stored_at + 8].copy_from_slice(&stored.0.to_be_bytes());

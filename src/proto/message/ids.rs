@@ -1,6 +1,5 @@
 //! Message ids that a broker makes: where a record lies, as hex digits.
 
-use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::proto::PhysicalOffset;
@@ -28,12 +27,29 @@ pub fn offset_message_id(host: SocketAddr, at: PhysicalOffset) -> String {
 
 /// Appends an offset message id; those of a batch are joined by `,`.
 pub fn push_offset_message_id(out: &mut String, host: SocketAddr, at: PhysicalOffset) {
-    // Writing to a string cannot fail.
-    let _ = match host.ip() {
-        IpAddr::V4(address) => write!(out, "{:08X}", address.to_bits()),
-        IpAddr::V6(address) => write!(out, "{:032X}", address.to_bits()),
-    };
-    let _ = write!(out, "{:08X}{:016X}", host.port(), at.0);
+    push_address(out, host.ip());
+    push_hex(out, u64::from(host.port()), 8);
+    push_hex(out, at.0, 16);
+}
+
+/// Appends an address in upper-case hex, 8 or 32 digits.
+pub(super) fn push_address(out: &mut String, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => push_hex(out, u64::from(address.to_bits()), 8),
+        IpAddr::V6(address) => {
+            push_hex(out, (address.to_bits() >> 64) as u64, 16);
+            push_hex(out, address.to_bits() as u64, 16);
+        }
+    }
+}
+
+/// Appends the last `digits` digits of a number in upper-case hex, without the formatting machinery: one or two ids
+/// are made per message.
+pub(super) fn push_hex(out: &mut String, value: u64, digits: u32) {
+    for place in (0..digits).rev() {
+        let digit = (value >> (4 * place)) as u8 & 0xF;
+        out.push(char::from(if digit < 10 { b'0' + digit } else { b'A' + digit - 10 }));
+    }
 }
 
 /// Takes an offset message id apart. Digits may be of either case.

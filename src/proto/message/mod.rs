@@ -8,6 +8,7 @@
 pub mod batch;
 pub mod delay_levels;
 pub mod encode;
+pub mod fuzzing;
 pub mod hash;
 pub mod ids;
 pub mod names;
@@ -16,8 +17,10 @@ pub mod record;
 pub mod sys_flag;
 pub mod system;
 pub mod unique_key;
+mod view;
 
 pub use delay_levels::DelayLevels;
 pub use encode::{encode_record, patch_offsets, EncodeError, NewRecord};
 pub use properties::Edit;
 pub use record::{parse, BodyCrc, Parsed, RecordError, RecordView};
+pub use unique_key::UniqueKeys;

@@ -1,5 +1,7 @@
 //! Names of topics and groups: which are legal, and those made from others.
 
+use crate::proto::remoting::response;
+
 /// The longest topic a client may send to or create, in characters; retry topics included.
 pub const TOPIC_MAX: usize = 127;
 /// The longest group, in characters.
@@ -65,7 +67,7 @@ impl std::fmt::Display for NameFault {
 
 impl NameError {
     /// RocketMQ's response code for it: INVALID_PARAMETER.
-    pub const CODE: i32 = 29;
+    pub const CODE: i32 = response::INVALID_PARAMETER;
 
     /// RocketMQ's text for it, which users search for.
     pub fn remark(&self) -> String {

@@ -147,15 +147,19 @@ pub enum Edit<'a> {
 }
 
 impl Edit<'_> {
-    fn replaces(&self, name: &str) -> bool {
+    fn name(&self) -> &str {
         match self {
-            Edit::Set(edited, _) | Edit::Remove(edited) => *edited == name,
-            Edit::SetIfAbsent(..) => false,
+            Edit::Set(name, _) | Edit::SetIfAbsent(name, _) | Edit::Remove(name) => name,
         }
+    }
+
+    /// Whether what `name` had before is gone.
+    fn replaces(&self, name: &str) -> bool {
+        !matches!(self, Edit::SetIfAbsent(..)) && self.name() == name
     }
 }
 
-/// Appends `text` with `edits` made to `out`. Segments no edit names are copied as they are.
+/// Appends `text` to `out`, with `edits` made one after another. Segments no edit names are copied as they are.
 pub fn write_edited(out: &mut Vec<u8>, text: &str, edits: &[Edit<'_>]) {
     let start = out.len();
     let replaced = |name: &str| edits.iter().any(|edit| edit.replaces(name));
@@ -175,11 +179,11 @@ pub fn write_edited(out: &mut Vec<u8>, text: &str, edits: &[Edit<'_>]) {
     for (at, edit) in edits.iter().enumerate() {
         let (name, value) = match *edit {
             Edit::Set(name, value) => (name, value),
-            Edit::SetIfAbsent(name, value) if find(text, name).is_none() => (name, value),
+            Edit::SetIfAbsent(name, value) if is_absent(text, name, &edits[..at]) => (name, value),
             Edit::SetIfAbsent(..) | Edit::Remove(_) => continue,
         };
-        let set_again_later = edits[at + 1..].iter().any(|later| later.replaces(name));
-        if name.is_empty() || value.is_empty() || set_again_later {
+        let replaced_later = edits[at + 1..].iter().any(|later| later.replaces(name));
+        if name.is_empty() || value.is_empty() || replaced_later {
             continue;
         }
         if out.len() > start && out.last() != Some(&(VALUE_END as u8)) {
@@ -189,6 +193,15 @@ pub fn write_edited(out: &mut Vec<u8>, text: &str, edits: &[Edit<'_>]) {
         out.push(NAME_END as u8);
         out.extend_from_slice(value.as_bytes());
         out.push(VALUE_END as u8);
+    }
+}
+
+/// Whether a name has no value in `text` after `edits`.
+fn is_absent(text: &str, name: &str, edits: &[Edit<'_>]) -> bool {
+    match edits.iter().rev().find(|edit| edit.name() == name) {
+        Some(Edit::Remove(_)) => true,
+        Some(_) => false,
+        None => find(text, name).is_none(),
     }
 }
 
@@ -246,6 +259,22 @@ mod tests {
         assert_eq!(edited(TEXT, &[Edit::SetIfAbsent("KEYS", "c")]), TEXT);
         assert_eq!(edited("A\u{1}1", &[Edit::SetIfAbsent("B", "2")]), "A\u{1}1\u{2}B\u{1}2\u{2}");
         assert_eq!(edited("A\u{1}1", &[Edit::Remove("B")]), "A\u{1}1", "nothing to change, nothing changed");
-        assert_eq!(edited("", &[Edit::Set("A", "1"), Edit::Set("A", "2")]), "A\u{1}2\u{2}");
+    }
+
+    #[test]
+    fn edits_are_made_one_after_another() {
+        let (one, two) = (Edit::Set("A", "1"), Edit::Set("A", "2"));
+        let if_absent = Edit::SetIfAbsent("A", "3");
+        for (edits, expected) in [
+            ([one, two], "A\u{1}2\u{2}"),
+            ([one, if_absent], "A\u{1}1\u{2}"),
+            ([if_absent, one], "A\u{1}1\u{2}"),
+            ([if_absent, if_absent], "A\u{1}3\u{2}"),
+            ([one, Edit::Remove("A")], ""),
+            ([Edit::Remove("A"), if_absent], "A\u{1}3\u{2}"),
+        ] {
+            assert_eq!(edited("", &edits), expected, "{edits:?}");
+        }
+        assert_eq!(edited("A\u{1}0", &[Edit::Remove("A"), if_absent]), "A\u{1}3\u{2}");
     }
 }

@@ -1,9 +1,9 @@
 //! UNIQ_KEY, the id that a message has from its producer on; the broker makes one for a message that comes without.
 
-use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use super::ids::{push_address, push_hex};
 use crate::env::Millis;
 
 /// Makes UNIQ_KEYs: address, process id (16 bits), a number of this instance (32 bits), i32 ms since the month began
@@ -17,11 +17,10 @@ pub struct UniqueKeys {
 impl UniqueKeys {
     /// `instance` tells apart generators of one process: any random number.
     pub fn new(address: IpAddr, process_id: u32, instance: u32) -> UniqueKeys {
-        let address = match address {
-            IpAddr::V4(address) => format!("{:08X}", address.to_bits()),
-            IpAddr::V6(address) => format!("{:032X}", address.to_bits()),
-        };
-        let prefix = format!("{address}{:04X}{instance:08X}", process_id as u16);
+        let mut prefix = String::with_capacity(44);
+        push_address(&mut prefix, address);
+        push_hex(&mut prefix, u64::from(process_id), 4);
+        push_hex(&mut prefix, u64::from(instance), 8);
         UniqueKeys { prefix, counter: AtomicU16::new(0) }
     }
 
@@ -29,11 +28,11 @@ impl UniqueKeys {
     /// milliseconds of the month.
     pub fn next(&self, now: Millis) -> String {
         let counter = self.counter.fetch_add(1, Ordering::Relaxed);
-        let since_month_began = now.0.wrapping_sub(month_start(now).0) as u32;
+        let since_month_began = now.0.wrapping_sub(month_start(now).0) as u64;
         let mut key = String::with_capacity(self.prefix.len() + 12);
         key.push_str(&self.prefix);
-        // Writing to a string cannot fail.
-        let _ = write!(key, "{since_month_began:08X}{counter:04X}");
+        push_hex(&mut key, since_month_began, 8);
+        push_hex(&mut key, u64::from(counter), 4);
         key
     }
 }

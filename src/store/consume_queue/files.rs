@@ -102,7 +102,7 @@ impl QueueFiles {
             let (now, later) = bytes.split_at(bytes.len().min((base + self.file_size - at) as usize));
             let file = self.open(queue, base, true)?;
             file.write_at(at - base, now)?;
-            self.unsynced().files.insert((queue.serial(), base), (Arc::clone(queue.topic()), queue.id()));
+            self.note_unsynced(queue, base);
             at += now.len() as u64;
             bytes = later;
         }
@@ -119,9 +119,14 @@ impl QueueFiles {
             let file = self.open(queue, base, false)?;
             file.set_len(end - base)?;
             file.set_len(self.file_size)?;
-            self.unsynced().files.insert((queue.serial(), base), (Arc::clone(queue.topic()), queue.id()));
+            self.note_unsynced(queue, base);
         }
         Ok(())
+    }
+
+    /// What the file that begins at `base` holds may be in the page cache only.
+    pub(crate) fn note_unsynced(&self, queue: &ConsumeQueue, base: u64) {
+        self.unsynced().files.insert((queue.serial(), base), (Arc::clone(queue.topic()), queue.id()));
     }
 
     /// Removes one file of a queue.

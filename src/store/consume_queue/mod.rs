@@ -185,11 +185,6 @@ impl ConsumeQueue {
         self.min.fetch_max(min, Ordering::AcqRel);
     }
 
-    /// Entries not yet written to files.
-    pub(crate) fn unwritten(&self) -> usize {
-        self.tail().unwritten()
-    }
-
     /// Writes what is not in the files yet and keeps at most `keep` entries in memory.
     pub(crate) fn write_tail(&self, files: &QueueFiles, keep: usize) -> io::Result<()> {
         if self.is_deleted() {
@@ -203,10 +198,10 @@ impl ConsumeQueue {
         self.tail().forget_written(0);
     }
 
-    /// What has been written to the files.
-    pub(crate) fn written(&self) -> QueueExtent {
+    /// Everything that has been added, whether it is in the files or not.
+    pub(crate) fn extent(&self) -> QueueExtent {
         let tail = self.tail();
-        QueueExtent { min: self.min().0, next: tail.written(), last_end: tail.written_end() }
+        QueueExtent { min: self.min().0, next: tail.next(), last_end: tail.last_end() }
     }
 
     /// Byte at which the first file begins; `None` if there is no file.

@@ -11,8 +11,6 @@ pub(super) struct Tail {
     written: u64,
     /// Where the record of the newest entry ends.
     last_end: u64,
-    /// The same for the newest written entry.
-    written_end: u64,
     bytes: Vec<u8>,
     /// Byte at which the queue's first file begins.
     pub(super) first_file: Option<u64>,
@@ -21,22 +19,18 @@ pub(super) struct Tail {
 impl Tail {
     pub(super) fn restored(extent: QueueExtent, first_file: Option<u64>) -> Tail {
         let QueueExtent { next, last_end, .. } = extent;
-        Tail { first: next, written: next, last_end, written_end: last_end, bytes: Vec::new(), first_file }
+        Tail { first: next, written: next, last_end, bytes: Vec::new(), first_file }
     }
 
     pub(super) fn first(&self) -> u64 {
         self.first
     }
 
-    pub(super) fn written(&self) -> u64 {
-        self.written
+    pub(super) fn last_end(&self) -> u64 {
+        self.last_end
     }
 
-    pub(super) fn written_end(&self) -> u64 {
-        self.written_end
-    }
-
-    fn next(&self) -> u64 {
+    pub(super) fn next(&self) -> u64 {
         self.first + (self.bytes.len() / CQ_UNIT_SIZE) as u64
     }
 
@@ -72,7 +66,6 @@ impl Tail {
             }
             files.write(queue, at, &self.bytes[unwritten..])?;
             self.written = self.next();
-            self.written_end = self.last_end;
         }
         self.forget_written(keep);
         Ok(())

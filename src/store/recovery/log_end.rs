@@ -93,7 +93,8 @@ fn resume(recovery: &Recovery<'_>, plan: &Plan, at: u64) -> io::Result<Option<u6
     }
     let mut scanner = Scanner::new(&recovery.segments);
     let Some(first) = scanner.record_at(next_segment, BodyCrc::Verify)? else { return Ok(None) };
-    // A segment is synced before the next one gets a record that the checkpoint knows; after a clean exit all are.
-    let synced = recovery.exit == Exit::Clean || first.store_timestamp() <= recovery.checkpoint.physic_msg_timestamp;
+    // A record of the checkpoint's time may have come right behind the sync that the checkpoint tells of. One before
+    // that time was synced, and so was everything before it; after a clean exit all is.
+    let synced = recovery.exit == Exit::Clean || first.store_timestamp() < recovery.checkpoint.physic_msg_timestamp;
     Ok(synced.then_some(next_segment))
 }

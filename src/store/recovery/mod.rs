@@ -4,6 +4,7 @@
 //! [`queues`] compares consume queues with what was read. A crash during recovery repeats it with the same result.
 
 mod log_end;
+mod open;
 mod plan;
 mod queues;
 mod report;
@@ -11,92 +12,28 @@ mod scan;
 mod segments;
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+pub use open::{open, Opened};
 pub use plan::Exit;
 pub use report::{QueueName, RecoveryReport, Repair};
 
-use super::checkpoint::{Checkpoint, CheckpointFile};
-use super::commit_log::{CommitLog, Segments};
-use super::config_file::ConfigFile;
-use super::consume_queue::{QueueFiles, CQ_UNIT_SIZE};
+use super::checkpoint::Checkpoint;
+use super::commit_log::Segments;
+use super::consume_queue::{QueueEntry, QueueFiles};
 use super::error::OpenError;
-use super::handle::{Counters, Store};
+use super::index::{IndexGeometry, IndexOptions, IndexService};
 use super::options::StoreOptions;
 use super::paths;
-use super::queue_table::{QueueTable, TABLE_LEN_MAX};
+use super::queue_table::QueueTable;
 use super::queues::Queues;
-use super::state::WriteState;
-use super::writer::{LogWriter, StateFiles};
-use crate::env::{Env, FileLock, Millis, OpenMode};
+use crate::env::{Env, Millis};
 use crate::proto::message::record::BodyCrc;
 use crate::proto::PhysicalOffset;
 use log_end::LogEnd;
 use plan::{decide, Facts, Plan};
 use queues::{QueueReplay, Replays};
 use scan::Scanner;
-
-/// An open store.
-pub struct Opened {
-    /// For everybody.
-    pub store: Arc<Store>,
-    /// For the one who writes.
-    pub writer: LogWriter,
-    /// What was found and changed.
-    pub report: RecoveryReport,
-}
-
-/// Opens the store at `options.root`, made if it is missing, and recovers it from whatever state it was left in.
-///
-/// When this returns, everything readable has survived a sync, and queues and log agree.
-pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError> {
-    check_options(&options)?;
-    let lock = prepare_directories(env, &options)?;
-    let abort = paths::abort(&options.root);
-    let exit = if env.disk.exists(&abort) { Exit::Unclean } else { Exit::Clean };
-    // From here on files change, and a crash has to be noticed.
-    env.disk.open(&abort, OpenMode::CreateOrOpen).map_err(OpenError::io("make", &abort))?;
-    env.disk.sync_dir(&options.root).await.map_err(OpenError::io("sync", &options.root))?;
-
-    let (state_files, checkpoint, table) = open_state_files(env, &options)?;
-    let mut repairs = Vec::new();
-    let segments = segments::load(env, &options, &mut repairs).await?;
-    let files = QueueFiles::new(
-        Arc::clone(&env.disk),
-        options.root.clone(),
-        options.queue_file_size,
-        options.open_queue_files_max,
-    );
-    let queues = Queues::new(usize::MAX);
-    let mut recovery = Recovery { env, options: &options, exit, checkpoint, segments, files, queues, repairs };
-    let recovered = match recovery.run(table).await? {
-        // The table promised more than the files hold; the log has to tell.
-        Recovered { incomplete: true, .. } => recovery.run(None).await?,
-        recovered => recovered,
-    };
-    let Recovery { segments, files, queues, mut repairs, .. } = recovery;
-    repairs.extend(recovered.repairs);
-    for repair in &repairs {
-        tracing::warn!("{repair}");
-    }
-    let log_end = recovered.end.at;
-    let report = RecoveryReport {
-        exit,
-        read_from: PhysicalOffset(recovered.plan.read_from),
-        log_end: PhysicalOffset(log_end),
-        records_read: recovered.end.records,
-        repairs,
-    };
-    queues.set_max(options.queues_max);
-    let last_store_time = recovered.end.last_store_time.unwrap_or_default().max(recovered.last_known);
-    let log = CommitLog::new(options.segment_size, options.memory_window, segments, log_end);
-    let (state, counters) = (WriteState::default(), Counters::default());
-    let lock = Mutex::new(Some(lock));
-    let store = Arc::new(Store { env: env.clone(), options, log, queues, files, state, counters, lock });
-    let synced = recovered.table_end.unwrap_or(0);
-    let writer = LogWriter::new(Arc::clone(&store), state_files, checkpoint, last_store_time, synced);
-    Ok(Opened { store, writer, report })
-}
 
 /// Everything at hand while a store is recovered.
 struct Recovery<'a> {
@@ -107,15 +44,14 @@ struct Recovery<'a> {
     segments: Segments,
     files: QueueFiles,
     queues: Queues,
-    repairs: Vec<Repair>,
 }
 
 /// What a run found.
 struct Recovered {
     plan: Plan,
     end: LogEnd,
-    /// The table's log end, if the table was used.
-    table_end: Option<u64>,
+    /// The table, if it was used.
+    table: Option<QueueTable>,
     /// Store time of the newest record that the queue table knows.
     last_known: Millis,
     /// The table was used, and the log shows that queues lack entries from before it.
@@ -162,8 +98,32 @@ impl Recovery<'_> {
                 repairs.extend(replay.finish(&self.files, log_min.min(end.at), end.at).map_err(io())?);
             }
         }
-        let table_end = table.map(|table| table.log_end);
-        Ok(Recovered { plan, end, table_end, last_known, incomplete, repairs })
+        Ok(Recovered { plan, end, table, last_known, incomplete, repairs })
+    }
+
+    /// Takes up the index files that can be trusted, and says from where on records are to be indexed.
+    fn load_index(&self, recovered: &Recovered) -> Result<(Option<IndexService>, u64), OpenError> {
+        let end = recovered.end.at;
+        if !self.options.index_enabled {
+            return Ok((None, end));
+        }
+        let directory = paths::index_dir(&self.options.root);
+        let mut options = IndexOptions::new(directory.clone());
+        options.geometry = IndexGeometry::new(self.options.index_slots, self.options.index_entries);
+        options.utc_offset_seconds = self.env.clock.local_offset_seconds();
+        let failed = |error| OpenError::io("open the index", &directory)(io::Error::other(error));
+        let synced_until = (self.exit == Exit::Unclean).then_some(self.checkpoint.index_msg_timestamp);
+        let (index, loaded) = IndexService::load(Arc::clone(&self.env.disk), options, synced_until).map_err(failed)?;
+        for (name, reason) in &loaded.deleted {
+            tracing::warn!(name, reason, "deleted an index file; its records are indexed again");
+        }
+        let cut = index.truncate(PhysicalOffset(end)).map_err(failed)?;
+        let next = index.next().0;
+        let table = recovered.table.as_ref().filter(|table| {
+            self.exit == Exit::Clean && loaded.deleted.is_empty() && cut == 0 && table.index_next == next
+        });
+        let from = table.map_or(next, |table| table.indexed.max(next));
+        Ok((Some(index), from.clamp(self.log_range().0.min(end), end)))
     }
 
     fn log_range(&self) -> (u64, u64) {
@@ -243,7 +203,7 @@ impl Recovery<'_> {
         topic: &str,
         id: u32,
         number: u64,
-        entry: &super::consume_queue::QueueEntry,
+        entry: &QueueEntry,
         last_known: &mut Millis,
     ) -> io::Result<bool> {
         let mut scanner = Scanner::new(&self.segments);
@@ -261,7 +221,7 @@ impl Recovery<'_> {
         for replay in replays.iter_mut() {
             let name = (Arc::clone(replay.queue.topic()), replay.queue.id());
             let intact = match table.queues.get(&name) {
-                Some(extent) => replay.trust_table(&self.files, *extent)?,
+                Some(extent) => replay.trust_table(&self.files, *extent, table.log_end)?,
                 // Made after the table: all its records follow. After a clean exit there can be no such queue.
                 None => self.exit == Exit::Unclean,
             };
@@ -319,55 +279,4 @@ impl Recovery<'_> {
         }
         Ok(())
     }
-}
-
-fn check_options(options: &StoreOptions) -> Result<(), OpenError> {
-    let wrong = |what: &str| Err(OpenError::Options { what: what.to_owned() });
-    if options.segment_size < 1024 || options.segment_size > i32::MAX as u64 {
-        return wrong("mappedFileSizeCommitLog has to be between 1 KiB and 2 GiB");
-    }
-    if options.queue_file_size == 0 || options.queue_file_size % CQ_UNIT_SIZE as u64 != 0 {
-        return wrong("mappedFileSizeConsumeQueue has to be a multiple of 20");
-    }
-    Ok(())
-}
-
-/// Makes the directories and takes the lock.
-fn prepare_directories(env: &Env, options: &StoreOptions) -> Result<Box<dyn FileLock>, OpenError> {
-    let root = &options.root;
-    for directory in [root, &options.commit_log_dir, &paths::consume_queue_dir(root)] {
-        env.disk.create_dir_all(directory).map_err(OpenError::io("make", directory))?;
-    }
-    let path = paths::lock(root);
-    // RocketMQ's content. Before the lock is taken: closing any handle of a file gives its locks up.
-    let file = env.disk.open(&path, OpenMode::CreateOrOpen).map_err(OpenError::io("open", &path))?;
-    if file.is_empty().map_err(OpenError::io("look at", &path))? {
-        file.write_at(0, b"lock").map_err(OpenError::io("write", &path))?;
-    }
-    drop(file);
-    match env.disk.lock(&path) {
-        Ok(lock) => Ok(lock),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(OpenError::Locked { root: root.clone() }),
-        Err(error) => Err(OpenError::io("lock", &path)(error)),
-    }
-}
-
-fn open_state_files(
-    env: &Env,
-    options: &StoreOptions,
-) -> Result<(StateFiles, Checkpoint, Option<QueueTable>), OpenError> {
-    let path = paths::checkpoint(&options.root);
-    let (checkpoint_file, checkpoint) =
-        CheckpointFile::open(&*env.disk, &path).map_err(OpenError::io("open", &path))?;
-    let path = paths::queue_table(&options.root);
-    let open = || ConfigFile::open(Arc::clone(&env.disk), path.clone(), TABLE_LEN_MAX, QueueTable::decode);
-    let opened = open().or_else(|error| {
-        // Both versions are unusable. The log knows everything the table does.
-        tracing::warn!(%error, "the queue table is ignored");
-        let _ = env.disk.remove_file(&path);
-        let _ = env.disk.remove_file(&path.with_extension("bak"));
-        open()
-    });
-    let (queue_table, loaded) = opened.map_err(|error| OpenError::io("read", &path)(io::Error::other(error)))?;
-    Ok((StateFiles { checkpoint: checkpoint_file, queue_table }, checkpoint, loaded.into_value()))
 }

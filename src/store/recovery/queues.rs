@@ -54,11 +54,11 @@ impl QueueReplay {
         })
     }
 
-    /// Trusts what the queue table says, if the files are there to back it. `false` if the queue is shorter.
-    pub(super) fn trust_table(&mut self, files: &QueueFiles, extent: QueueExtent) -> io::Result<bool> {
+    /// Trusts what the queue table says, that all records below `log_end` have their entries, if the files are there to back it. `false` if the queue is shorter.
+    pub(super) fn trust_table(&mut self, files: &QueueFiles, extent: QueueExtent, log_end: u64) -> io::Result<bool> {
         self.extent = extent;
         (self.was, self.known) = (extent.next, true);
-        self.skip_below = extent.last_end;
+        self.skip_below = log_end;
         let Some(newest) = extent.next.checked_sub(1) else { return Ok(true) };
         let wanted = files.base(extent.min.min(newest) * UNIT)..=files.base(newest * UNIT);
         let there = self.bases.iter().filter(|base| wanted.contains(base)).count() as u64;
@@ -74,7 +74,7 @@ impl QueueReplay {
         is_right: &mut dyn FnMut(u64, &QueueEntry) -> io::Result<bool>,
     ) -> io::Result<u64> {
         (self.extent, self.known, self.skip_below, self.was) = (QueueExtent::default(), false, 0, 0);
-        let Some((first, end)) = self.valid_range(files)? else { return Ok(0) };
+        let Some((first, end)) = self.valid_range(files, true)? else { return Ok(0) };
         let Some(last) = self.last_record(files, first, end)? else { return Ok(0) };
         if !is_right(end - 1, &last)? {
             return Ok(0);
@@ -88,7 +88,7 @@ impl QueueReplay {
     /// Takes the entries on disk for what they are, to be compared with a log that begins at `log_min`: those of
     /// records before stay.
     pub(super) fn compare_all(&mut self, files: &QueueFiles, log_min: u64) -> io::Result<()> {
-        if let Some((first, end)) = self.valid_range(files)? {
+        if let Some((first, end)) = self.valid_range(files, false)? {
             self.extent = QueueExtent { min: first, next: end, last_end: 0 };
             self.was = end;
         }
@@ -239,10 +239,12 @@ impl QueueReplay {
             let wrong = old.iter().zip(new).filter(|(old, new)| old != new && QueueEntry::decode(old).is_some());
             self.replaced += wrong.count() as u64;
             files.write(&self.queue, at, &self.piece)?;
-            let (first, last) = (files.base(at), files.base(at + self.piece.len() as u64 - 1));
-            for base in (first..=last).step_by(files.file_size() as usize) {
-                self.note_file(base);
-            }
+        }
+        let (first, last) = (files.base(at), files.base(at + self.piece.len() as u64 - 1));
+        for base in (first..=last).step_by(files.file_size() as usize) {
+            self.note_file(base);
+            // What is right need not be on disk: a killed process leaves it in the page cache.
+            files.note_unsynced(&self.queue, base);
         }
         self.piece.clear();
         Ok(())
@@ -301,9 +303,9 @@ impl QueueReplay {
         Ok(None)
     }
 
-    /// Numbers of the first entry and of the one behind the last, going by files in a row and entries that were
-    /// written.
-    fn valid_range(&mut self, files: &QueueFiles) -> io::Result<Option<(u64, u64)>> {
+    /// Numbers of the first entry and of the one behind the last, going by files in a row. Only the newest file with
+    /// entries is looked into, or, to be sure of all, `each`.
+    fn valid_range(&mut self, files: &QueueFiles, each: bool) -> io::Result<Option<(u64, u64)>> {
         for &base in &self.bases {
             files.complete(&self.queue, base)?;
         }
@@ -312,13 +314,17 @@ impl QueueReplay {
         let breaks = self.bases.windows(2).rposition(|pair| pair[1] != pair[0] + size);
         let row = &self.bases[breaks.map_or(0, |at| at + 1)..];
         let Some(&first) = row.first() else { return Ok(None) };
+        let mut range = None;
         for &base in row.iter().rev() {
             let written = self.written_in(files, base)?;
-            if written > 0 {
-                return Ok(Some((first / UNIT, base / UNIT + written)));
+            if written < size / UNIT || range.is_none() {
+                range = (written > 0).then_some((first / UNIT, base / UNIT + written));
+            }
+            if range.is_some() && !each {
+                break;
             }
         }
-        Ok(None)
+        Ok(range)
     }
 
     /// Entries in a row from the start of a file on.

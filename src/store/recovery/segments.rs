@@ -1,6 +1,6 @@
 //! The files of the commit log, as they were found.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::report::Repair;
@@ -17,7 +17,6 @@ use crate::store::segment::Segment;
 pub(super) async fn load(env: &Env, options: &StoreOptions, repairs: &mut Vec<Repair>) -> Result<Segments, OpenError> {
     let directory = &options.commit_log_dir;
     let mut bases = file_bases(&*env.disk, directory)?;
-    let mut removed = false;
     while let Some(last) = bases.last() {
         let path = directory.join(paths::file_name(*last));
         let metadata = env.disk.metadata(&path).map_err(OpenError::io("look at", &path))?;
@@ -25,17 +24,14 @@ pub(super) async fn load(env: &Env, options: &StoreOptions, repairs: &mut Vec<Re
             break;
         }
         env.disk.remove_file(&path).map_err(OpenError::io("remove", &path))?;
-        repairs.push(Repair::EmptySegmentRemoved { path });
-        removed = true;
-        bases.pop();
-    }
-    if removed {
         env.disk.sync_dir(directory).await.map_err(OpenError::io("sync", directory))?;
+        repairs.push(Repair::EmptySegmentRemoved { path });
+        bases.pop();
     }
     let mut segments = Segments::default();
     for (index, &base) in bases.iter().enumerate() {
         let expected = segments.last().map_or(base, |last: &Arc<Segment>| last.end());
-        if base != expected || base % options.segment_size != 0 {
+        if base != expected || !base.is_multiple_of(options.segment_size) {
             return Err(misplaced(directory, base, expected, options.segment_size));
         }
         let path = directory.join(paths::file_name(base));
@@ -46,7 +42,8 @@ pub(super) async fn load(env: &Env, options: &StoreOptions, repairs: &mut Vec<Re
     Ok(segments)
 }
 
-/// Removes the segments behind the log's end, newest first, so that a crash in between leaves no gap.
+/// Removes the segments behind the log's end, newest first and each for good before the next, so that a crash in between
+/// leaves no gap.
 pub(super) async fn remove_behind(
     env: &Env,
     options: &StoreOptions,
@@ -55,16 +52,12 @@ pub(super) async fn remove_behind(
     repairs: &mut Vec<Repair>,
 ) -> Result<(), OpenError> {
     let directory = &options.commit_log_dir;
-    let mut removed = false;
     while segments.last().is_some_and(|last| last.base() > end || (last.base() == end && segments.len() > 1)) {
         let Some(last) = segments.pop_last() else { break };
         let path = last.path().to_owned();
         env.disk.remove_file(&path).map_err(OpenError::io("remove", &path))?;
-        repairs.push(Repair::SegmentRemoved { path });
-        removed = true;
-    }
-    if removed {
         env.disk.sync_dir(directory).await.map_err(OpenError::io("sync", directory))?;
+        repairs.push(Repair::SegmentRemoved { path });
     }
     Ok(())
 }
@@ -83,7 +76,7 @@ fn file_bases(disk: &dyn Disk, directory: &Path) -> Result<Vec<u64>, OpenError> 
 }
 
 fn misplaced(directory: &Path, base: u64, expected: u64, size: u64) -> OpenError {
-    if base % size == 0 && expected % size == 0 {
+    if base.is_multiple_of(size) && expected.is_multiple_of(size) {
         return OpenError::Gap { expected, found: base };
     }
     OpenError::Foreign {
@@ -93,17 +86,17 @@ fn misplaced(directory: &Path, base: u64, expected: u64, size: u64) -> OpenError
 }
 
 /// Checks the length of a file and corrects that of the last one.
-fn size(disk: &dyn Disk, path: &PathBuf, size: u64, last: bool, repairs: &mut Vec<Repair>) -> Result<(), OpenError> {
+fn size(disk: &dyn Disk, path: &Path, size: u64, last: bool, repairs: &mut Vec<Repair>) -> Result<(), OpenError> {
     let was = disk.metadata(path).map_err(OpenError::io("look at", path))?.len;
     if was == size {
         return Ok(());
     }
     if !last || was > size {
         let what = format!("has {was} bytes, not the configured {size} (mappedFileSizeCommitLog)");
-        return Err(OpenError::Foreign { path: path.clone(), what });
+        return Err(OpenError::Foreign { path: path.to_owned(), what });
     }
     let file = disk.open(path, OpenMode::Write).map_err(OpenError::io("open", path))?;
     file.set_len(size).map_err(OpenError::io("size", path))?;
-    repairs.push(Repair::SegmentSized { path: path.clone(), was, is: size });
+    repairs.push(Repair::SegmentSized { path: path.to_owned(), was, is: size });
     Ok(())
 }

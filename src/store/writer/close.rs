@@ -1,8 +1,10 @@
 //! Closing the store.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::atomic::Ordering;
 
 use super::LogWriter;
+use crate::env::Millis;
 use crate::store::error::StoreError;
 use crate::store::paths;
 use crate::store::queue_table::QueueTable;
@@ -27,25 +29,41 @@ impl LogWriter {
         if let Some(sync) = self.start_sync() {
             self.finish_sync(sync.await)?;
         }
-        let store = Arc::clone(&self.store);
-        while let Some(queue) = self.dirty.pop_front() {
-            queue.write_tail(&store.files, 0).map_err(StoreError::io("write a consume queue"))?;
-        }
-        let unsynced = store.files.take_unsynced();
-        store.files.sync(unsynced).await.map_err(StoreError::io("sync the consume queues"))?;
-        let (mut files, mut checkpoint) = self.upkeep.take_state()?;
-        let table = QueueTable::of(&store.queues.all(), self.position).encode();
-        files
-            .queue_table
-            .save(&table)
-            .await
-            .map_err(|error| StoreError::io("save the queue table")(std::io::Error::other(error)))?;
-        checkpoint.logics_msg_timestamp = self.last_store_time;
-        files.checkpoint.save(&checkpoint).await.map_err(StoreError::io("save the checkpoint"))?;
+        self.write_all_queues().await?;
+        let synced = self.close_index().await?;
+        self.save_state_for_good(synced).await?;
         self.remove_unused_segment().await?;
-        let root = &store.options.root;
-        store.env.disk.remove_file(&paths::abort(root)).map_err(StoreError::io("remove the abort marker"))?;
-        store.env.disk.sync_dir(root).await.map_err(StoreError::io("sync the store's directory"))
+        let (disk, root) = (&self.store.env.disk, &self.store.options.root);
+        disk.remove_file(&paths::abort(root)).map_err(StoreError::io("remove the abort marker"))?;
+        disk.sync_dir(root).await.map_err(StoreError::io("sync the store's directory"))
+    }
+
+    async fn write_all_queues(&mut self) -> Result<(), StoreError> {
+        let files = &self.store.files;
+        while let Some(queue) = self.dirty.pop_front() {
+            queue.write_tail(files, 0).map_err(StoreError::io("write a consume queue"))?;
+        }
+        files.sync(files.take_unsynced()).await.map_err(StoreError::io("sync the consume queues"))
+    }
+
+    /// Brings the index to disk. Returns what the queue table has to say about it.
+    async fn close_index(&self) -> Result<(u64, u64), StoreError> {
+        let Some(index) = &self.store.index else { return Ok((0, 0)) };
+        let indexed = self.store.dispatched().0;
+        if let Some(synced) = index.close().await.map_err(StoreError::index)? {
+            self.store.index_synced.fetch_max(synced.0, Ordering::AcqRel);
+        }
+        Ok((index.next().0, indexed))
+    }
+
+    async fn save_state_for_good(&mut self, (index_next, indexed): (u64, u64)) -> Result<(), StoreError> {
+        let (mut files, mut checkpoint) = self.upkeep.take_state()?;
+        let table = QueueTable { index_next, indexed, ..QueueTable::of(&self.store.queues.all(), self.position) };
+        let saved = files.queue_table.save(&table.encode()).await;
+        saved.map_err(|error| StoreError::io("save the queue table")(io::Error::other(error)))?;
+        checkpoint.logics_msg_timestamp = self.last_store_time;
+        checkpoint.index_msg_timestamp = Millis(self.store.index_synced.load(Ordering::Acquire));
+        files.checkpoint.save(&checkpoint).await.map_err(StoreError::io("save the checkpoint"))
     }
 
     /// A segment made ahead of time holds nothing.

@@ -55,17 +55,16 @@ struct Unconfirmed {
 }
 
 impl LogWriter {
-    /// The writer of a store that was just opened. `queues_synced`: up to where the saved queue table covers the log.
+    /// The writer of a store that was just opened.
     pub(crate) fn new(
         store: Arc<Store>,
         files: StateFiles,
         checkpoint: Checkpoint,
         last_store_time: Millis,
-        queues_synced: u64,
     ) -> LogWriter {
         let position = store.log.end();
         let active = store.log.segments().find(position).cloned();
-        let upkeep = Upkeep::new(files, checkpoint, queues_synced, store.env.clock.now());
+        let upkeep = Upkeep::new(files, checkpoint, store.env.clock.now());
         LogWriter {
             store,
             position,

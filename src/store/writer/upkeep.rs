@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use futures::future::{FutureExt, Shared};
@@ -31,11 +32,21 @@ const QUEUE_SYNC_MS: u64 = 10_000;
 
 type Prepared = Result<Arc<Segment>, Arc<io::Error>>;
 
+/// A segment being made. Its job's value may come back long after the writer waited for it itself, when the next one is
+/// being made already.
+#[derive(Clone)]
+struct Preparation {
+    number: u64,
+    segment: Shared<BoxFuture<'static, Prepared>>,
+}
+
 /// State of the work beside appending.
 pub(super) struct Upkeep {
     next: Option<Arc<Segment>>,
     /// The segment being made. Shared: the writer may have to wait for it itself.
-    preparing: Option<Shared<BoxFuture<'static, Prepared>>>,
+    preparing: Option<Preparation>,
+    /// Segments asked for so far; tells one preparation from the next.
+    preparations: u64,
     /// Pages below this position of the log were asked for.
     prefaulted: u64,
     prefaulting: bool,
@@ -53,8 +64,6 @@ struct CheckpointState {
     files: Option<StateFiles>,
     /// A queue sync that has begun: everything below `log_end` gets into queue files, then they are synced.
     gathering: Option<Gathering>,
-    /// Up to where the log is covered by queue files that survive a power cut.
-    queues_synced: u64,
     queues_synced_at: Millis,
 }
 
@@ -65,7 +74,8 @@ pub(crate) struct StateFiles {
 }
 
 struct Gathering {
-    log_end: u64,
+    /// The lengths of all queues when it began: what has to be in their files.
+    table: QueueTable,
     store_time: Millis,
     /// Dirty queues that stood before the others when it began and are still to be written.
     left: usize,
@@ -76,15 +86,16 @@ pub struct JobDone(Done);
 
 enum Done {
     Prefault,
-    Segment(Prepared),
+    Segment(u64, Prepared),
     Checkpoint { files: StateFiles, saved: Checkpoint, queues: Option<Gathering>, result: io::Result<()> },
 }
 
 impl Upkeep {
-    pub(super) fn new(files: StateFiles, checkpoint: Checkpoint, queues_synced: u64, now: Millis) -> Upkeep {
+    pub(super) fn new(files: StateFiles, checkpoint: Checkpoint, now: Millis) -> Upkeep {
         Upkeep {
             next: None,
             preparing: None,
+            preparations: 0,
             prefaulted: 0,
             prefaulting: false,
             cooling: VecDeque::new(),
@@ -94,7 +105,6 @@ impl Upkeep {
                 saved_at: now,
                 files: Some(files),
                 gathering: None,
-                queues_synced,
                 queues_synced_at: now,
             },
         }
@@ -108,7 +118,7 @@ impl Upkeep {
     /// The segment made ahead, or being made, if any.
     pub(super) async fn take_unused(&mut self) -> Option<Arc<Segment>> {
         match (self.next.take(), self.preparing.take()) {
-            (None, Some(preparing)) => preparing.await.ok(),
+            (None, Some(preparing)) => preparing.segment.await.ok(),
             (next, _) => next,
         }
     }
@@ -145,18 +155,14 @@ impl LogWriter {
     /// Whether the pages or the segment ahead run short, so that [`LogWriter::maintain`] should not wait for its time.
     /// Cheap: to be asked after every batch.
     pub fn wants_upkeep(&self) -> bool {
-        let prefault = self.store.options.flush == FlushMode::Async
-            && !self.upkeep.prefaulting
-            && self.active.as_ref().is_some_and(|active| self.upkeep.prefaulted < active.end())
-            && self.upkeep.prefaulted < self.position + self.store.options.prefault_window / 2;
-        prefault || self.wants_segment()
+        self.wants_pages() || self.wants_segment()
     }
 
     /// Takes note of an ended job.
     pub fn finish_job(&mut self, done: JobDone) {
         match done.0 {
             Done::Prefault => self.upkeep.prefaulting = false,
-            Done::Segment(prepared) => self.take_prepared(prepared),
+            Done::Segment(number, prepared) => self.take_prepared(number, prepared),
             Done::Checkpoint { files, saved, queues, result } => {
                 let state = &mut self.upkeep.checkpoint;
                 state.files = Some(files);
@@ -164,7 +170,7 @@ impl LogWriter {
                     Ok(()) => {
                         state.saved = saved;
                         if let Some(queues) = queues {
-                            state.queues_synced = queues.log_end;
+                            self.store.queues_synced.fetch_max(queues.table.log_end, Ordering::AcqRel);
                         }
                     }
                     // The log is what counts: without the checkpoint a recovery only reads more of it.
@@ -179,45 +185,66 @@ impl LogWriter {
         if let Some(active) = self.active.clone().filter(|active| !active.is_allocated()) {
             active.allocate().await.map_err(|error| self.no_segment(&error))?;
         } else if self.upkeep.next.is_none() {
-            let preparing = self.prepare();
-            let prepared = preparing.await;
+            let Preparation { number, segment } = self.prepare();
+            let prepared = segment.await;
             if let Err(error) = &prepared {
                 let refused = self.no_segment(error);
                 self.upkeep.preparing = None;
                 return Err(refused);
             }
-            self.take_prepared(prepared);
+            self.take_prepared(number, prepared);
         }
         Ok(())
     }
 
-    /// Half of the segment is used and the next one does not exist.
+    /// There is no segment yet or half of it is used, and the next one does not exist.
     fn wants_segment(&self) -> bool {
         let half = self.store.options.segment_size / 2;
-        let used = self.active.as_ref().is_some_and(|active| self.position - active.base() >= half);
+        let used = self.active.as_ref().is_none_or(|active| self.position - active.base() >= half);
         used && self.upkeep.next.is_none() && self.upkeep.preparing.is_none()
     }
 
+    /// Less than half of the window before the writer is present. Under SYNC_FLUSH pages are not written through.
+    fn wants_pages(&self) -> bool {
+        let options = &self.store.options;
+        options.flush == FlushMode::Async
+            && !self.upkeep.prefaulting
+            && self.upkeep.prefaulted < self.position + options.prefault_window / 2
+            && self.segment_to_prefault().is_some()
+    }
+
+    /// The segment, written or made ahead, whose pages come next.
+    fn segment_to_prefault(&self) -> Option<&Arc<Segment>> {
+        let from = self.upkeep.prefaulted.max(self.position);
+        let holds = |segment: &&Arc<Segment>| segment.base() <= from && from < segment.end() && segment.is_allocated();
+        self.active.as_ref().filter(holds).or_else(|| self.upkeep.next.as_ref().filter(holds))
+    }
+
     fn prepare_ahead(&mut self) -> Option<BoxFuture<'static, JobDone>> {
-        self.wants_segment().then(|| self.prepare().map(|prepared| JobDone(Done::Segment(prepared))).boxed())
+        self.wants_segment().then(|| {
+            let Preparation { number, segment } = self.prepare();
+            segment.map(move |prepared| JobDone(Done::Segment(number, prepared))).boxed()
+        })
     }
 
     /// Begins to make the next segment, or joins who is at it.
-    fn prepare(&mut self) -> Shared<BoxFuture<'static, Prepared>> {
+    fn prepare(&mut self) -> Preparation {
         if let Some(preparing) = &self.upkeep.preparing {
             return preparing.clone();
         }
         let base = self.active.as_ref().map_or(self.position, |active| active.end());
         let options = &self.store.options;
         let made = Segment::create(self.store.env.clone(), options.commit_log_dir.clone(), base, options.segment_size);
-        let preparing = made.map(|made| made.map(Arc::new).map_err(Arc::new)).boxed().shared();
-        self.upkeep.preparing = Some(preparing.clone());
-        preparing
+        let segment = made.map(|made| made.map(Arc::new).map_err(Arc::new)).boxed().shared();
+        self.upkeep.preparations += 1;
+        let preparation = Preparation { number: self.upkeep.preparations, segment };
+        self.upkeep.preparing = Some(preparation.clone());
+        preparation
     }
 
-    fn take_prepared(&mut self, prepared: Prepared) {
+    fn take_prepared(&mut self, number: u64, prepared: Prepared) {
         // The writer may have waited for it itself, before the job's own value came back.
-        if self.upkeep.preparing.take().is_none() {
+        if self.upkeep.preparing.take_if(|preparing| preparing.number == number).is_none() {
             return;
         }
         match prepared {
@@ -234,17 +261,13 @@ impl LogWriter {
     }
 
     fn prefault(&mut self) -> Option<BoxFuture<'static, JobDone>> {
-        let options = &self.store.options;
-        if options.flush != FlushMode::Async || self.upkeep.prefaulting {
+        if !self.wants_pages() {
             return None;
         }
-        let active = self.active.as_ref().filter(|active| active.is_allocated())?;
+        let segment = self.segment_to_prefault()?;
         let from = self.upkeep.prefaulted.max(self.position);
-        let to = active.end().min(self.position.saturating_add(options.prefault_window));
-        if from >= to || from > self.position + options.prefault_window / 2 {
-            return None;
-        }
-        let pages = active.mapping().ok()?.prefault((from - active.base()) as usize, (to - from) as usize);
+        let to = segment.end().min(self.position.saturating_add(self.store.options.prefault_window));
+        let pages = segment.mapping().ok()?.prefault((from - segment.base()) as usize, (to - from) as usize);
         (self.upkeep.prefaulting, self.upkeep.prefaulted) = (true, to);
         Some(pages.map(|()| JobDone(Done::Prefault)).boxed())
     }
@@ -295,7 +318,9 @@ impl LogWriter {
         self.gather(now);
         let flushed = self.store.log.flushed();
         let state = &mut self.upkeep.checkpoint;
-        let gathered = state.gathering.as_ref().is_some_and(|queues| queues.left == 0 && queues.log_end <= flushed);
+        state.current.index_msg_timestamp = Millis(self.store.index_synced.load(Ordering::Acquire));
+        let gathered =
+            state.gathering.as_ref().is_some_and(|queues| queues.left == 0 && queues.table.log_end <= flushed);
         let due = now.since(state.saved_at) >= CHECKPOINT_MS && state.current != state.saved;
         if !gathered && !due {
             return None;
@@ -308,10 +333,7 @@ impl LogWriter {
         }
         let saved = state.current;
         let store = Arc::clone(&self.store);
-        let table = queues.as_ref().map(|queues| {
-            let unsynced = store.files.take_unsynced();
-            (unsynced, QueueTable::of(&store.queues.all(), queues.log_end).encode())
-        });
+        let table = queues.as_ref().map(|queues| (store.files.take_unsynced(), queues.table.encode()));
         Some(Box::pin(async move {
             let result = async {
                 if let Some((unsynced, table)) = table {
@@ -328,11 +350,15 @@ impl LogWriter {
     /// Begins a queue sync when one is due and there is something new.
     fn gather(&mut self, now: Millis) {
         let state = &mut self.upkeep.checkpoint;
-        let due = now.since(state.queues_synced_at) >= QUEUE_SYNC_MS && self.position > state.queues_synced;
-        if due && state.gathering.is_none() && state.files.is_some() {
+        if state.gathering.is_some() || state.files.is_none() {
+            return;
+        }
+        let new = self.position > self.store.queues_synced.load(Ordering::Acquire);
+        let due = new && now.since(state.queues_synced_at) >= QUEUE_SYNC_MS;
+        if due || self.store.queue_deleted.swap(false, Ordering::AcqRel) {
             state.queues_synced_at = now;
-            let (log_end, store_time, left) = (self.position, self.last_store_time, self.dirty.len());
-            state.gathering = Some(Gathering { log_end, store_time, left });
+            let table = QueueTable::of(&self.store.queues.all(), self.position);
+            state.gathering = Some(Gathering { table, store_time: self.last_store_time, left: self.dirty.len() });
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use metaq::env::Millis;
 use metaq::store::FlushMode;
 
-use super::support::{copy_tree, Running, World};
+use super::support::{copy_tree, Running, World, START};
 
 const RETRY_GROUP: usize = 121;
 
@@ -23,6 +24,10 @@ fn expect_content(running: &Running) {
         assert_eq!(running.range(topic, id), (0, max), "{topic} {id}");
         assert_eq!(running.bodies(topic, id).len() as u64, max, "{topic} {id}");
     }
+    for key in (0..12).map(|n| format!("k{n}")).chain(["shared", "键1", "last"].map(str::to_owned)) {
+        assert!(!running.query("TopicTest", &key).is_empty(), "{key}");
+    }
+    assert!(running.query("TopicTest", "nobody's").is_empty());
     let topics = running.store.topics();
     let retry = topics.iter().find(|topic| topic.len() > RETRY_GROUP).expect("the long retry topic");
     assert_eq!(running.bodies(retry, 0).len(), 1);
@@ -33,6 +38,7 @@ async fn opens_unchanged_and_is_read() {
     let world = mini_store();
     let queues = world.files("consumequeue");
     let log = world.files("commitlog");
+    let index = world.files("index");
     let running = world.open().await;
     assert_eq!(running.report.log_end.0, 4615);
     assert_eq!(running.report.repairs, []);
@@ -40,6 +46,7 @@ async fn opens_unchanged_and_is_read() {
     running.close().await;
     assert_eq!(world.files("consumequeue"), queues);
     assert_eq!(world.files("commitlog"), log);
+    assert_eq!(world.files("index"), index);
     assert!(!world.path("abort").exists());
 }
 
@@ -59,20 +66,27 @@ async fn is_extended_and_reopened() {
     assert_eq!(running.bodies("TopicTest", 1).len(), 3);
 }
 
-/// The queues come back byte for byte.
+/// Queues and index come back byte for byte.
 #[tokio::test]
-async fn queues_are_rebuilt_from_the_log() {
+async fn queues_and_index_are_rebuilt_from_the_log() {
     let world = mini_store();
     let queues = world.files("consumequeue");
+    let index = world.files("index");
     for relative in ["consumequeue", "index"] {
         std::fs::remove_dir_all(world.path(relative)).unwrap();
     }
     std::fs::remove_file(world.path("checkpoint")).unwrap();
     std::fs::write(world.path("abort"), b"").unwrap();
-    let running = world.open().await;
+    let mut running = world.open().await;
+    running.dispatcher.drain(Millis(START)).unwrap();
     expect_content(&running);
     running.close().await;
     assert_eq!(world.files("consumequeue"), queues);
+    let rebuilt = world.files("index");
+    assert_eq!(rebuilt.len(), 1);
+    // The name is the local time at which it was made.
+    let differing = rebuilt[0].1.iter().zip(&index[0].1).position(|(new, old)| new != old);
+    assert_eq!(differing, None, "the first byte that differs");
 }
 
 /// No version of RocketMQ notices that one queue is gone after a clean exit.

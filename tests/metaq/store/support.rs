@@ -10,9 +10,10 @@ use metaq::env::{BoxFuture, Clock, DirEntry, Disk, Env, File, FileLock, Mapping,
 use metaq::proto::message::record::{BodyCrc, RecordView};
 use metaq::proto::message::{encode_record, record, NewRecord};
 use metaq::proto::{PhysicalOffset, QueueOffset};
+use metaq::store::index::KeyQuery;
 use metaq::store::{
-    open, AppendBatch, AppendResult, EntryForFilter, FlushMode, LogWriter, OpenError, Opened, Progress, ReadLimits,
-    ReadOutcome, RecoveryReport, Store, StoreOptions,
+    open, AppendBatch, AppendResult, Dispatcher, EntryForFilter, FlushMode, LogWriter, OpenError, Opened, Progress,
+    ReadLimits, ReadOutcome, RecoveryReport, Store, StoreOptions,
 };
 
 pub const START: i64 = 1_700_000_000_000;
@@ -31,6 +32,7 @@ pub struct World {
 pub struct Running {
     pub store: Arc<Store>,
     pub writer: LogWriter,
+    pub dispatcher: Dispatcher,
     pub report: RecoveryReport,
 }
 
@@ -38,11 +40,16 @@ impl World {
     /// Small files, so that rolls and file ends come soon.
     pub fn new(flush: FlushMode) -> World {
         let directory = tempfile::tempdir().unwrap();
+        World::on(metaq::env::real::env().disk, directory, flush)
+    }
+
+    /// The same on another disk.
+    pub fn on(disk: Arc<dyn Disk>, directory: tempfile::TempDir, flush: FlushMode) -> World {
         let mut options = StoreOptions::new(directory.path());
         (options.segment_size, options.queue_file_size, options.flush) = (SEGMENT, QUEUE_FILE, flush);
         (options.index_slots, options.index_entries) = (16, 64);
         let clock = Arc::new(TestClock(AtomicI64::new(START)));
-        let disk = Arc::new(TestDisk { inner: metaq::env::real::env().disk, faults: Arc::default() });
+        let disk = Arc::new(TestDisk { inner: disk, faults: Arc::default() });
         World { directory, clock, disk, options }
     }
 
@@ -54,8 +61,8 @@ impl World {
     }
 
     pub async fn try_open(&self) -> Result<Running, OpenError> {
-        let Opened { store, writer, report, .. } = open(&self.env(), self.options.clone()).await?;
-        Ok(Running { store, writer, report })
+        let Opened { store, writer, dispatcher, report } = open(&self.env(), self.options.clone()).await?;
+        Ok(Running { store, writer, dispatcher, report })
     }
 
     pub async fn open(&self) -> Running {
@@ -164,8 +171,17 @@ impl Running {
         }
     }
 
-    pub async fn close(self) {
+    pub async fn close(mut self) {
+        self.dispatcher.drain(Millis(START)).unwrap();
         self.writer.close().await.unwrap();
+    }
+
+    /// Bodies of what a key query finds.
+    pub fn query(&self, topic: &str, key: &str) -> Vec<Vec<u8>> {
+        let query = KeyQuery { topic, key, max: 64, begin: Millis(0), end: Millis(i64::MAX) };
+        let mut out = Vec::new();
+        self.store.query_by_key(&query, &mut out).unwrap();
+        record::iterate(&out, BodyCrc::Verify).map(|record| record.unwrap().body().to_vec()).collect()
     }
 
     /// Bodies of everything in a queue, read as a consumer would.
@@ -198,8 +214,7 @@ impl Running {
     }
 
     pub fn range(&self, topic: &str, queue_id: u32) -> (u64, u64) {
-        let queue = self.store.queue(topic, queue_id).unwrap();
-        (queue.min().0, queue.max().0)
+        self.store.queue(topic, queue_id).map_or((0, 0), |queue| (queue.min().0, queue.max().0))
     }
 
     /// Physical and queue offset of every record in a queue.
@@ -292,9 +307,17 @@ impl Disk for TestDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        self.inner.lock(path)
+        match self.inner.lock(path) {
+            // A disk in memory has one user.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Box::new(NoLock)),
+            locked => locked,
+        }
     }
 }
+
+struct NoLock;
+
+impl FileLock for NoLock {}
 
 impl File for TestFile {
     fn len(&self) -> io::Result<u64> {

@@ -8,6 +8,7 @@
 //! the files in `config/`.
 
 mod read;
+mod scan;
 mod write;
 
 use serde::de::DeserializeOwned;

@@ -1,0 +1,170 @@
+//! A stand-in for the broker's log writer, for scenarios that test the store alone: it appends batches, syncs them in
+//! groups, acknowledges what is safe, consumes, and does the upkeep.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{FuturesUnordered, StreamExt};
+use metaq::env::{Canary, Env};
+use metaq::proto::message::encode::{encode_record, NewRecord};
+use metaq::store::{open, AppendBatch, FlushMode, JobDone, LogWriter, Progress, StoreOptions, Stored, SyncDone};
+
+use crate::checkers::Violation;
+use crate::history::{Event, Message, Queue};
+use crate::random::Stream;
+use crate::scenarios::store_crash::{read_one, GROUP, QUEUES, TOPIC};
+use crate::world::{NodeId, World};
+
+/// Batches of one life, at most; then it only does the upkeep.
+const BATCHES_MAX: u64 = 150;
+/// How often the upkeep runs.
+const UPKEEP: Duration = Duration::from_millis(100);
+
+enum Done {
+    Sync(SyncDone),
+    Job(JobDone),
+}
+
+/// One life of the process.
+pub struct StoreProcess {
+    world: World,
+    node: NodeId,
+    env: Env,
+    options: StoreOptions,
+    random: Stream,
+    /// Written, not yet acknowledged.
+    waiting: VecDeque<(Message, Queue, Stored)>,
+    consumed: BTreeMap<u32, u64>,
+}
+
+impl StoreProcess {
+    /// A process on `node`.
+    pub fn new(world: World, node: NodeId, options: StoreOptions) -> StoreProcess {
+        let env = world.env(node);
+        let random = Stream::new(env.rng.next_u64(), "store process");
+        StoreProcess { world, node, env, options, random, waiting: VecDeque::new(), consumed: BTreeMap::new() }
+    }
+
+    /// Lives until it is killed.
+    pub async fn run(mut self) {
+        let mut writer = match open(&self.env, self.options.clone()).await {
+            Ok(opened) => {
+                for repair in &opened.report.repairs {
+                    self.world.note(self.node, "repair", &[], &repair.to_string());
+                }
+                opened.writer
+            }
+            Err(error) => return self.world.violated(Violation::new("the store opens", error.to_string())),
+        };
+        let mut running: FuturesUnordered<BoxFuture<'static, Done>> = FuturesUnordered::new();
+        let mut upkeep_at = self.env.clock.monotonic();
+        let pace = *self.random.pick(&[100, 1_000, 10_000]);
+        let mut batches = self.random.between(1, BATCHES_MAX);
+        loop {
+            if batches > 0 {
+                batches -= 1;
+                self.append(&mut writer).await;
+            }
+            if let Some(sync) = writer.start_sync() {
+                running.push(sync.map(Done::Sync).boxed());
+            }
+            if writer.wants_upkeep() || self.env.clock.monotonic() >= upkeep_at {
+                upkeep_at = self.env.clock.monotonic() + UPKEEP;
+                let now = self.env.clock.now();
+                running.extend(writer.maintain(now).into_iter().map(|job| job.map(Done::Job).boxed()));
+            }
+            let pause = if batches > 0 { Duration::from_micros(self.random.below(pace)) } else { UPKEEP };
+            let mut pause = self.env.clock.sleep(pause).fuse();
+            loop {
+                futures::select_biased! {
+                    done = running.select_next_some() => self.finish(&mut writer, done),
+                    () = pause => break,
+                }
+            }
+            self.consume(&writer);
+        }
+    }
+
+    /// Appends a few messages.
+    async fn append(&mut self, writer: &mut LogWriter) {
+        let mut batch = AppendBatch::default();
+        let mut messages = Vec::new();
+        for _ in 0..self.random.between(1, 5) {
+            let (message, id) = (self.world.next_message(), self.random.below(u64::from(QUEUES)) as u32);
+            self.add(&mut batch, writer, message, id);
+            self.world.history().add(self.node, Event::Sending(message));
+            messages.push((message, Queue::new("broker", TOPIC, id)));
+        }
+        let mut results = Vec::new();
+        if writer.append(&mut batch, &mut results) == Progress::NeedsSegment {
+            writer.finish_append(&mut batch, &mut results).await;
+        }
+        for ((message, queue), result) in messages.into_iter().zip(results) {
+            match result {
+                Ok(stored) => self.waiting.push_back((message, queue, stored)),
+                Err(error) => self.world.violated(Violation::new("a good disk takes writes", error.to_string())),
+            }
+        }
+        let at_once = self.options.flush == FlushMode::Async || self.env.canary(Canary::AcknowledgeBeforeSync);
+        self.acknowledge(if at_once { writer.end().0 } else { writer.store().flushed().0 });
+    }
+
+    fn add(&mut self, batch: &mut AppendBatch, writer: &LogWriter, message: Message, id: u32) {
+        let mut body = message.to_be_bytes().to_vec();
+        let most = *self.random.pick(&[20, 200, 2_000]);
+        body.resize(8 + self.random.below(most) as usize, message as u8);
+        let start = batch.bytes.len();
+        let record = NewRecord {
+            topic: TOPIC,
+            queue_id: id as i32,
+            flag: 0,
+            sys_flag: 0,
+            born_timestamp: self.env.clock.now(),
+            born_host: ([10, 0, 0, 9], 40_000).into(),
+            store_host: ([10, 0, 0, 1], 10_911).into(),
+            reconsume_times: 0,
+            prepared_transaction_offset: 0,
+            body: &body,
+            properties: "",
+            edits: &[],
+        };
+        encode_record(&mut batch.bytes, &record).expect("a small message");
+        let queue = writer.store().queue_or_create(TOPIC, id).expect("a good queue");
+        batch.push(start, queue, writer.store().tags_code(TOPIC, ""));
+    }
+
+    fn finish(&mut self, writer: &mut LogWriter, done: Done) {
+        match done {
+            Done::Job(done) => writer.finish_job(done),
+            Done::Sync(done) => match writer.finish_sync(done) {
+                Ok(flushed) => self.acknowledge(flushed.0),
+                Err(error) => self.world.violated(Violation::new("a good disk syncs", error.to_string())),
+            },
+        }
+    }
+
+    /// Tells the senders of everything that ends at or below `up_to`.
+    fn acknowledge(&mut self, up_to: u64) {
+        while self.waiting.front().is_some_and(|(_, _, stored)| stored.end.0 <= up_to) {
+            let Some((message, queue, stored)) = self.waiting.pop_front() else { break };
+            self.world.history().add(self.node, Event::Acknowledged(message, (queue, stored.queue_offset.0)));
+        }
+    }
+
+    /// Reads one message of each queue, if there is a new one.
+    fn consume(&mut self, writer: &LogWriter) {
+        for id in 0..QUEUES {
+            let next = self.consumed.entry(id).or_default();
+            match read_one(writer.store(), id, *next) {
+                Ok(None) => {}
+                Ok(Some((offset, message))) => {
+                    *next = offset + 1;
+                    let place = (Queue::new("broker", TOPIC, id), offset);
+                    self.world.history().add(self.node, Event::Consumed(GROUP.into(), message, place));
+                }
+                Err(violation) => self.world.violated(violation),
+            }
+        }
+    }
+}

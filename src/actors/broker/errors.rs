@@ -1,0 +1,28 @@
+//! Errors as answers.
+
+use crate::broker::BrokerError;
+use crate::broker::send::SendRules;
+use crate::proto::remoting::Response;
+use crate::store::{Refusal, StoreError};
+
+/// An error as the answer to a request.
+pub fn refusal(error: &BrokerError) -> Response {
+    Response::error(error.code(), error.to_string())
+}
+
+/// The answer to a refused send: clients read region and trace switch from it too.
+pub fn send_refusal(rules: &SendRules, error: &BrokerError) -> Response {
+    refusal(error)
+        .with("MSG_REGION", rules.region.clone())
+        .with("TRACE_ON", if rules.trace_on { "true" } else { "false" })
+}
+
+/// What the store refused, in the protocol's words: a full disk or a failed one makes the client try another broker.
+pub fn store_failure(error: &StoreError) -> BrokerError {
+    let what = error.to_string();
+    match error {
+        StoreError::Refused { refusal: Refusal::NoSegment, .. } => BrokerError::StoreFailed { what },
+        StoreError::Refused { .. } => BrokerError::ServiceNotAvailable { disk: what },
+        _ => BrokerError::StoreFailed { what },
+    }
+}

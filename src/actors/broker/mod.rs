@@ -1,0 +1,362 @@
+//! A broker: its actors, what they share, and how they start and stop.
+//!
+//! | actor | does | ends |
+//! | --- | --- | --- |
+//! | [`BrokerActor`] | watches the others | with the broker |
+//! | log writer | writes the log | the broker stops: it cannot trust its log |
+//! | keeper | carries out effects of the rules | the broker stops |
+//! | delay scheduler | delivers delayed messages once they are due | the broker stops |
+//! | housekeeper | builds the index, deletes what has expired | the broker stops |
+//! | registrar | tells the NameServers what is here | the broker stops |
+//! | listeners and their sessions | requests and answers | a session alone, with its connection |
+
+pub mod delay;
+pub mod errors;
+pub mod handlers;
+pub mod housekeeper;
+pub mod keeper;
+mod pull;
+pub mod registrar;
+pub mod saved;
+mod send;
+pub mod service;
+pub mod shared;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::{oneshot, watch};
+
+use self::delay::{DelayActor, DelayArguments, DelayMessage};
+use self::housekeeper::{Housekeeper, HousekeeperArguments, HousekeeperMessage};
+use self::keeper::{Keeper, KeeperArguments, KeeperMessage};
+use self::registrar::{Registrar, RegistrarMessage};
+use self::saved::Saved;
+use self::service::BrokerService;
+use self::shared::{Parts, Settings, Shared};
+use super::log_writer::{LogWriterHandle, LogWriterOptions};
+use super::net::{ListenerHandle, ListenerOptions};
+use crate::broker::groups::{GroupRules, GroupTable};
+use crate::broker::offsets::OffsetTable;
+use crate::broker::topics::{TopicRules, TopicTable};
+use crate::config::broker::{BrokerConfig, FlushDiskType};
+use crate::env::{Env, Listener};
+use crate::proto::message::system::BootOptions;
+use crate::store::retention::{DiskGuard, RetentionPolicy, RetentionSettings};
+use crate::store::{self, FlushMode, Opened, Store, StoreOptions};
+
+/// How long sessions get to take their last answers.
+const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+
+/// A running broker.
+pub struct BrokerHandle {
+    shared: Arc<Shared>,
+    listener: ListenerHandle,
+    old_clients: Option<ListenerHandle>,
+    delay: ActorRef<DelayMessage>,
+    keeper: ActorRef<KeeperMessage>,
+    housekeeper: ActorRef<HousekeeperMessage>,
+    registrar: ActorRef<RegistrarMessage>,
+    root: ActorRef<BrokerMessage>,
+    failure: watch::Receiver<Option<String>>,
+}
+
+impl BrokerHandle {
+    /// Opens the store, recovers it, and serves on `address`. Returns once it has listened and begun to register.
+    ///
+    /// # Errors
+    /// Whatever keeps it from serving, named.
+    pub async fn start(env: &Env, config: BrokerConfig, address: SocketAddr) -> Result<Self> {
+        let mut config = config;
+        if config.broker_name.is_empty() {
+            config.broker_name = match env.net.own_name() {
+                name if name.is_empty() => "broker-a".to_owned(),
+                name => name,
+            };
+        }
+        // First of all: a port that is taken is said before anything is touched, and port 0 becomes the one that clients
+        // are told. What connects meanwhile waits to be accepted.
+        let listener =
+            env.net.listen(address).await.with_context(|| format!("cannot listen on {address}"))?;
+        let address = listener.local_addr()?;
+        let root_directory = PathBuf::from(&config.store_path_root_dir);
+        env.disk
+            .create_dir_all(&root_directory)
+            .with_context(|| format!("cannot make the store's folder {}", root_directory.display()))?;
+        // The topics come first: what a queue's directory means follows from them.
+        let (topics_file, topics) = Saved::open(env, &root_directory)?;
+        let (groups_file, groups) = Saved::open(env, &root_directory)?;
+        let (offsets_file, offsets) = Saved::open(env, &root_directory)?;
+        let (delays_file, delays) = Saved::open(env, &root_directory)?;
+        let Opened { store, writer, dispatcher, report } = store::open(env, store_options(&config)).await?;
+        for repair in &report.repairs {
+            tracing::warn!("{repair}");
+        }
+        tracing::info!(exit = ?report.exit, records = report.records_read, end = report.log_end.0, "the store is open");
+
+        let (failure_sender, failure) = watch::channel(None);
+        let (root, _) = Actor::spawn(None, BrokerActor, failure_sender).await?;
+        let arguments = HousekeeperArguments {
+            env: env.clone(),
+            store: Arc::clone(&store),
+            dispatcher,
+            guard: disk_guard(&config, &store),
+            clean_every: Duration::from_millis(config.clean_resource_interval.max(100)),
+        };
+        let (housekeeper, dispatch) = Housekeeper::start(arguments, &root).await?;
+        let writer = LogWriterHandle::start(env, writer, writer_options(&config), dispatch, &root).await?;
+        let advertised = advertised(env, &config, address)?;
+
+        let mut effects = Vec::new();
+        let wall = env.clock.now();
+        let parts = Parts {
+            env: env.clone(),
+            delays: delay::restored(&store, &config, delays, &mut effects),
+            store,
+            writer,
+            advertised,
+            topics: TopicTable::new(topic_rules(&config), &boot_options(&config), topics, wall, &mut effects),
+            groups: GroupTable::new(group_rules(&config), groups, wall, &mut effects),
+            offsets: OffsetTable::load(
+                offsets,
+                config.consumer_offset_update_version_step,
+                config.offsets_max,
+            ),
+            settings: Settings::new(config, advertised),
+        };
+        let shared = Arc::new(Shared::new(parts));
+        let (registrar, _) = Actor::spawn_linked(None, Registrar, Arc::clone(&shared), root.get_cell()).await?;
+        let arguments = KeeperArguments {
+            shared: Arc::clone(&shared),
+            topics: topics_file,
+            groups: groups_file,
+            offsets: offsets_file,
+            registrar: registrar.clone(),
+        };
+        let (keeper, _) = Actor::spawn_linked(None, Keeper, arguments, root.get_cell()).await?;
+        shared.set_actors(keeper.clone(), housekeeper.clone());
+        shared.carry_out_now(effects).await.map_err(anyhow::Error::msg)?;
+
+        let arguments = DelayArguments { shared: Arc::clone(&shared), file: delays_file };
+        let (delay, _) = Actor::spawn_linked(None, DelayActor, arguments, root.get_cell()).await?;
+
+        let (listener, old_clients) = listen(env, &shared, listener).await?;
+        registrar.cast(RegistrarMessage::Register)?;
+        Ok(BrokerHandle { shared, listener, old_clients, delay, keeper, housekeeper, registrar, root, failure })
+    }
+
+    /// The address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    /// The address clients are told.
+    pub fn advertised(&self) -> SocketAddr {
+        self.shared.advertised
+    }
+
+    /// Where old clients, which use the port two below, are served; `None` if that port was taken.
+    pub fn old_clients_address(&self) -> Option<SocketAddr> {
+        self.old_clients.as_ref().map(ListenerHandle::address)
+    }
+
+    /// What its sessions and actors share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Completes with the reason if the broker cannot go on: an actor that it depends on has died.
+    pub async fn failed(&self) -> String {
+        let mut failure = self.failure.clone();
+        let reason = failure.wait_for(Option::is_some).await.map(|reason| reason.clone());
+        reason.ok().flatten().unwrap_or_else(|| "the broker's supervisor has ended".to_owned())
+    }
+
+    /// Stops from front to back: says goodbye to the NameServers, lets sessions take their last answers, saves the
+    /// config files, flushes and closes the store.
+    ///
+    /// # Errors
+    /// What could not be saved; the next start recovers it.
+    pub async fn stop(self, limit: Duration) -> Result<()> {
+        let _ = self.registrar.call(|reply| RegistrarMessage::Unregister { reply }, Some(DRAIN_LIMIT)).await;
+        self.listener.drain(DRAIN_LIMIT).await;
+        if let Some(old_clients) = &self.old_clients {
+            old_clients.drain(DRAIN_LIMIT).await;
+        }
+        let (done, stopped) = oneshot::channel();
+        let delays_saved = match self.delay.cast(DelayMessage::Stop { done }) {
+            Ok(()) => stopped.await.unwrap_or_else(|_| Err("the delay scheduler has ended".to_owned())),
+            Err(_) => Err("the delay scheduler has ended".to_owned()),
+        };
+        let (done, flushed) = oneshot::channel();
+        let saved = match self.keeper.cast(KeeperMessage::Flush { done }) {
+            Ok(()) => flushed.await.unwrap_or_else(|_| Err("the keeper has ended".to_owned())),
+            Err(_) => Err("the keeper has ended".to_owned()),
+        };
+        let (done, drained) = oneshot::channel();
+        if self.housekeeper.cast(HousekeeperMessage::Drain { done }).is_ok() {
+            // What is not indexed now is at the next start.
+            let _ = drained.await;
+        }
+        let closed = self.shared.writer.close(limit).await;
+        self.root.stop(None);
+        closed?;
+        delays_saved.and(saved).map_err(anyhow::Error::msg)
+    }
+}
+
+/// The main listener, and one two ports below for clients of RocketMQ before 4.5.
+async fn listen(
+    env: &Env,
+    shared: &Arc<Shared>,
+    listener: Box<dyn Listener>,
+) -> Result<(ListenerHandle, Option<ListenerHandle>)> {
+    let config = &shared.settings().config;
+    let options = ListenerOptions {
+        connections_max: config.sessions_max,
+        idle_max: Duration::from_secs(config.server_channel_max_idle_time_seconds),
+    };
+    let service = Arc::new(BrokerService::new(Arc::clone(shared)));
+    let listener = ListenerHandle::serve(env, listener, Arc::clone(&service), options).await?;
+    let address = listener.address();
+    let below = SocketAddr::new(address.ip(), address.port().saturating_sub(2));
+    let old_clients = match ListenerHandle::start(env, below, service, options).await {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            tracing::warn!("{error:#}: clients before RocketMQ 4.5 cannot send here");
+            None
+        }
+    };
+    Ok((listener, old_clients))
+}
+
+/// The address clients dial: `brokerIP1` or this machine's own, never a wildcard.
+fn advertised(env: &Env, config: &BrokerConfig, address: SocketAddr) -> Result<SocketAddr> {
+    let ip: IpAddr = if !config.broker_ip1.is_empty() {
+        config.broker_ip1.parse().with_context(|| format!("brokerIP1 `{}` is no IP address", config.broker_ip1))?
+    } else if !address.ip().is_unspecified() {
+        address.ip()
+    } else {
+        env.net.own_address()
+    };
+    anyhow::ensure!(!ip.is_unspecified(), "brokerIP1 {ip} is a wildcard: clients cannot dial it");
+    Ok(SocketAddr::new(ip, address.port()))
+}
+
+fn store_options(config: &BrokerConfig) -> StoreOptions {
+    let mut options = StoreOptions::new(&config.store_path_root_dir);
+    if !config.store_path_commit_log.is_empty() {
+        options.commit_log_dir = PathBuf::from(&config.store_path_commit_log);
+    }
+    options.segment_size = config.mapped_file_size_commit_log;
+    options.queue_file_size = config.mapped_file_size_consume_queue;
+    options.index_slots = config.max_hash_slot_num;
+    options.index_entries = config.max_index_num;
+    options.index_enabled = config.message_index_enable;
+    options.flush = flush_mode(config);
+    options.max_message_size = config.max_message_size;
+    options.delay_levels = config.delay_levels();
+    options
+}
+
+/// Watches the disk by the settings; what contradicts itself in them is said at start.
+fn disk_guard(config: &BrokerConfig, store: &Store) -> DiskGuard {
+    let settings = RetentionSettings {
+        delete_when: config.delete_when.clone(),
+        file_reserved_time: u32::try_from(config.file_reserved_time).unwrap_or(u32::MAX),
+        disk_max_used_space_ratio: config.disk_max_used_space_ratio,
+        disk_space_clean_forcibly_ratio: config.disk_space_clean_forcibly_ratio,
+        disk_space_warning_level_ratio: config.disk_space_warning_level_ratio,
+        clean_file_forcibly_enable: config.clean_file_forcibly_enable,
+        ..RetentionSettings::default()
+    };
+    let mut warnings = Vec::new();
+    let policy = RetentionPolicy::new(&settings, &mut warnings);
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    DiskGuard::new(policy, store.options().commit_log_dir.clone(), store.root().join("consumequeue"))
+}
+
+fn flush_mode(config: &BrokerConfig) -> FlushMode {
+    match config.flush_disk_type {
+        FlushDiskType::SyncFlush => FlushMode::Sync,
+        FlushDiskType::AsyncFlush => FlushMode::Async,
+    }
+}
+
+fn writer_options(config: &BrokerConfig) -> LogWriterOptions {
+    LogWriterOptions {
+        flush: flush_mode(config),
+        sync_timeout: Duration::from_millis(config.sync_flush_timeout),
+        flush_interval: Duration::from_millis(config.flush_interval_commit_log.clamp(10, 10_000)),
+    }
+}
+
+/// What the settings say about topics.
+pub fn topic_rules(config: &BrokerConfig) -> TopicRules {
+    TopicRules {
+        auto_create: config.auto_create_topic_enable,
+        validate_system: config.validate_system_topic,
+        topics_max: config.topics_max,
+    }
+}
+
+/// What the settings say about groups.
+pub fn group_rules(config: &BrokerConfig) -> GroupRules {
+    GroupRules { auto_create: config.auto_create_subscription_group, groups_max: config.groups_max }
+}
+
+fn boot_options(config: &BrokerConfig) -> BootOptions<'_> {
+    BootOptions {
+        cluster: &config.broker_cluster_name,
+        broker: &config.broker_name,
+        auto_create_topic: config.auto_create_topic_enable,
+        default_topic_queues: config.default_topic_queue_nums,
+        cluster_topic: config.cluster_topic_enable,
+        broker_topic: config.broker_topic_enable,
+        trace_topic: config.trace_topic_enable,
+        trace_topic_name: &config.msg_trace_topic_name,
+        // The topic is there as in RocketMQ, though the timer is not: tools list it, and nobody may send to it.
+        timer: true,
+        revive_queues: config.revive_queue_num,
+    }
+}
+
+/// Supervises the actors that a broker cannot do without.
+pub struct BrokerActor;
+
+/// The supervisor is told nothing; it only hears of its children's ends.
+pub enum BrokerMessage {}
+
+impl Actor for BrokerActor {
+    type Msg = BrokerMessage;
+    type State = watch::Sender<Option<String>>;
+    type Arguments = watch::Sender<Option<String>>;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<Self::Msg>,
+        failure: Self::Arguments,
+    ) -> Result<Self::State, ActorProcessingErr> {
+        Ok(failure)
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<Self::Msg>,
+        event: SupervisionEvent,
+        failure: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        if let SupervisionEvent::ActorFailed(actor, error) = event {
+            let reason = format!("actor {:?} has died: {error}", actor.get_id());
+            tracing::error!("{reason}");
+            failure.send_replace(Some(reason));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,407 @@
+//! Pulls: a session reads without asking the log writer; what finds nothing waits on its queue.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use tokio::sync::oneshot;
+
+use super::errors::{refusal, store_failure};
+use super::service::{BrokerConnection, ReplyTo};
+use super::shared::{Settings, Shared};
+use crate::actors::net::{Answer, Output};
+use crate::broker::admin::statistics::GroupCounters;
+use crate::broker::groups::GroupView;
+use crate::broker::offsets::{PullStep, Who};
+use crate::broker::pull::{self, PullRequest, Read, ReadStatus, Verdict};
+use crate::broker::topics::TopicView;
+use crate::broker::{BrokerError, QueueKey};
+use crate::env::{ConnectionId, Millis};
+use crate::proto::QueueOffset;
+use crate::proto::filter::TagFilter;
+use crate::proto::remoting::requests::PullHeader;
+use crate::proto::remoting::{ExtSink, Head, Response, ResponseFrame, request};
+use crate::store::{self, ConsumeQueue, EntryForFilter, ReadLimits, WaiterId};
+
+/// The longest a request is held, whatever it asks for, in ms.
+const HOLD_MS_MAX: i64 = 300_000;
+
+thread_local! {
+    /// Records on their way from the log into an answer, whose header comes first and tells what was found.
+    static RECORDS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// One pull that has passed its checks.
+pub struct Puller {
+    shared: Arc<Shared>,
+    settings: Arc<Settings>,
+    group: Arc<GroupView>,
+    topic: Arc<TopicView>,
+    counters: Arc<GroupCounters>,
+    queue: Option<Arc<ConsumeQueue>>,
+    queue_id: i32,
+    from: i64,
+    limits: ReadLimits,
+    filter: TagFilter,
+    reply: ReplyTo,
+    /// Monotonic; when the request is answered in any case. `None`: at once.
+    deadline: Option<Millis>,
+}
+
+/// A pull as it came.
+struct Incoming<'a> {
+    header: PullHeader<'a>,
+    lite: bool,
+    connection: ConnectionId,
+    peer: std::net::SocketAddr,
+    reply: ReplyTo,
+}
+
+impl Puller {
+    /// Takes a pull: it is answered at once, or waits.
+    pub fn take(
+        shared: &Arc<Shared>,
+        connection: &mut BrokerConnection,
+        head: &Head<'_>,
+        reply: ReplyTo,
+        output: &mut Output,
+    ) {
+        let header = match PullHeader::decode(&head.ext) {
+            Ok(header) => header,
+            Err(error) => return reply.write(&mut output.bytes, &Response::from(error)),
+        };
+        let incoming = Incoming {
+            header,
+            lite: head.code == request::LITE_PULL_MESSAGE,
+            connection: connection.handle.id(),
+            peer: connection.peer,
+            reply,
+        };
+        let Some(group) = connection.groups.get(&shared.group_directory, &incoming.header.consumer_group) else {
+            let (shared, owned) = (Arc::clone(shared), incoming.into_owned());
+            return output.later(Box::pin(pull_for_new_group(shared, owned)));
+        };
+        let topic = connection.topics.get(&shared.topic_directory, &incoming.header.topic).cloned();
+        let group = Arc::clone(group);
+        let (statistics, consumed) = (&shared.statistics, &mut connection.consumed);
+        let counters = topic.as_ref().map(|topic| consumed.get(statistics, topic.name(), group.name()));
+        match incoming.check(shared, Some(group), topic, counters) {
+            Ok(Checked::Pull(puller)) => puller.serve(output),
+            Ok(Checked::Reset { puller, target }) => puller.write_reset(&mut output.bytes, target),
+            Err(error) => reply.write(&mut output.bytes, &pull_refusal(&error)),
+        }
+    }
+
+    /// The first attempt, in the session's own turn.
+    fn serve(self, output: &mut Output) {
+        let wait_from = RECORDS.with_borrow_mut(|records| {
+            records.clear();
+            match self.attempt(records, false) {
+                Ok((_, Verdict::Wait { from })) => Some(from),
+                Ok((read, Verdict::Answer(answer))) => {
+                    self.write(&mut output.bytes, &read, &answer, records);
+                    None
+                }
+                Err(error) => {
+                    self.reply.write(&mut output.bytes, &pull_refusal(&error));
+                    None
+                }
+            }
+        });
+        if let Some(from) = wait_from {
+            output.later(Box::pin(self.wait(from)));
+        }
+    }
+
+    /// Reads, and says whether to answer.
+    fn attempt(&self, records: &mut Vec<u8>, woken: bool) -> Result<(Read, Verdict), BrokerError> {
+        let read = self.read(records)?;
+        let has_time = self.deadline.is_some_and(|deadline| self.shared.now() < deadline);
+        let has_room =
+            woken || self.shared.parked_pulls.load(Ordering::Relaxed) < self.settings.config.parked_pulls_max;
+        Ok((read, pull::verdict(&read, has_time && has_room, woken)))
+    }
+
+    fn read(&self, records: &mut Vec<u8>) -> Result<Read, BrokerError> {
+        let found;
+        let queue = match &self.queue {
+            Some(queue) => queue,
+            None => match self.shared.store.queue(self.topic.name(), self.queue_id as u32) {
+                Some(queue) => {
+                    found = queue;
+                    &found
+                }
+                None => return Ok(self.outcome(ReadStatus::NoMessageInQueue, self.from, 0, 0, false)),
+            },
+        };
+        let Ok(from) = u64::try_from(self.from) else {
+            let (min, max) = (queue.min().0 as i64, queue.max().0 as i64);
+            let status = if max == 0 { ReadStatus::NoMessageInQueue } else { ReadStatus::OffsetTooSmall };
+            return Ok(self.outcome(status, self.from, min, max, false));
+        };
+        let mut matches = |entry: &EntryForFilter| self.filter.matches(entry.tags_code);
+        let outcome = self
+            .shared
+            .store
+            .read(queue, QueueOffset(from), &self.limits, &mut matches, records)
+            .map_err(|error| store_failure(&error))?;
+        let broker = &self.shared.statistics.broker;
+        if outcome.records > 0 {
+            broker.found.add(1);
+            broker.gets.add(u64::from(outcome.records));
+            self.counters.gets.add(u64::from(outcome.records));
+            self.counters.get_bytes.add(records.len() as u64);
+        } else {
+            broker.missed.add(1);
+        }
+        let status = match outcome.status {
+            store::ReadStatus::Found => ReadStatus::Found,
+            store::ReadStatus::NoMatchedMessage => ReadStatus::NoMatchedMessage,
+            store::ReadStatus::MessageWasRemoving => ReadStatus::MessageWasRemoving,
+            store::ReadStatus::OffsetFoundNull => ReadStatus::OffsetFoundNull,
+            store::ReadStatus::OffsetOverflowBadly => ReadStatus::OffsetOverflowBadly,
+            store::ReadStatus::OffsetOverflowOne => ReadStatus::OffsetOverflowOne,
+            store::ReadStatus::OffsetTooSmall => ReadStatus::OffsetTooSmall,
+            store::ReadStatus::NoMessageInQueue => ReadStatus::NoMessageInQueue,
+        };
+        let (next, min, max) = (outcome.next.0 as i64, outcome.min.0 as i64, outcome.max.0 as i64);
+        Ok(self.outcome(status, next, min, max, outcome.cold))
+    }
+
+    fn outcome(&self, status: ReadStatus, examined_to: i64, min: i64, max: i64, far_behind: bool) -> Read {
+        Read { status, from: self.from, examined_to, min, max, far_behind }
+    }
+
+    fn write(&self, out: &mut Vec<u8>, read: &Read, answer: &pull::Answer, records: &[u8]) {
+        if self.reply.oneway {
+            return;
+        }
+        let queue = QueueKey::new(Arc::clone(self.topic.name()), self.queue_id);
+        if let Some(moved) = pull::report_moved(read, answer, self.group.name(), &queue) {
+            self.shared.carry_out(vec![moved]);
+        }
+        let suggested = pull::suggested_broker_id(&self.settings.pull, &self.group, read);
+        let reply = self.reply;
+        let frame =
+            ResponseFrame::begin(out, reply.serialization, reply.opaque, answer.code, Some(answer.remark), |ext| {
+                ext.put_i64("suggestWhichBrokerId", suggested);
+                ext.put_i64("nextBeginOffset", answer.next);
+                ext.put_i64("minOffset", answer.min);
+                ext.put_i64("maxOffset", answer.max);
+            });
+        out.extend_from_slice(records);
+        frame.finish(out);
+    }
+
+    fn write_reset(&self, out: &mut Vec<u8>, target: i64) {
+        let (min, max) = match self.shared.store.queue(self.topic.name(), self.queue_id as u32) {
+            Some(queue) => (queue.min().0 as i64, queue.max().0 as i64),
+            None => (0, 0),
+        };
+        let read = self.outcome(ReadStatus::OffsetReset, target, min, max, false);
+        if let Verdict::Answer(answer) = pull::verdict(&read, false, false) {
+            self.write(out, &read, &answer, &[]);
+        }
+    }
+
+    /// Waits until the queue holds an entry at `from` that matches, or until the request's time is up.
+    async fn wait(mut self, from: i64) -> Option<Answer> {
+        self.from = from;
+        loop {
+            let timed_out = match self.parked().await {
+                Ok(timed_out) => timed_out,
+                Err(error) => return self.reply.answer(pull_refusal(&error)),
+            };
+            if timed_out {
+                self.deadline = None;
+            }
+            let mut records = Vec::new();
+            match self.attempt(&mut records, true) {
+                Ok((_, Verdict::Wait { from })) => self.from = from,
+                Ok((read, Verdict::Answer(answer))) => {
+                    return Some(
+                        Box::new(move |out: &mut Vec<u8>| self.write(out, &read, &answer, &records)) as Answer
+                    );
+                }
+                Err(error) => return self.reply.answer(pull_refusal(&error)),
+            }
+        }
+    }
+
+    /// Parks until the queue is longer than `from` (false) or the deadline has passed (true).
+    async fn parked(&mut self) -> Result<bool, BrokerError> {
+        let queue = match &self.queue {
+            Some(queue) if !queue.is_deleted() => Arc::clone(queue),
+            _ => self
+                .shared
+                .store
+                .queue_or_create(self.topic.name(), self.queue_id as u32)
+                .map_err(|error| store_failure(&error))?,
+        };
+        self.queue = Some(Arc::clone(&queue));
+        let left = self.deadline.map_or(0, |deadline| deadline.since(self.shared.now()));
+        let (wake, woken) = oneshot::channel();
+        let from = QueueOffset(self.from.max(0) as u64);
+        let wakes = Box::new(move |_| {
+            // The session may have ended meanwhile.
+            let _ = wake.send(());
+        });
+        let Ok(id) = queue.add_waiter(from, wakes) else { return Ok(false) };
+        let _parked = Parked::new(queue, id, Arc::clone(&self.shared));
+        let timer = self.shared.env.clock.sleep(Duration::from_millis(left));
+        match select(woken, timer).await {
+            Either::Left(_) => Ok(false),
+            Either::Right(_) => Ok(true),
+        }
+    }
+}
+
+/// A waiter in a queue; taken out again however the wait ends, also when its connection closes.
+struct Parked {
+    queue: Arc<ConsumeQueue>,
+    id: WaiterId,
+    shared: Arc<Shared>,
+}
+
+impl Parked {
+    fn new(queue: Arc<ConsumeQueue>, id: WaiterId, shared: Arc<Shared>) -> Self {
+        shared.parked_pulls.fetch_add(1, Ordering::Relaxed);
+        Parked { queue, id, shared }
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        self.queue.remove_waiter(self.id);
+        let parked: &AtomicUsize = &self.shared.parked_pulls;
+        parked.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+enum Checked {
+    Pull(Puller),
+    /// The group was reset: the answer moves the client to `target`.
+    Reset {
+        puller: Puller,
+        target: i64,
+    },
+}
+
+impl Incoming<'_> {
+    fn into_owned(self) -> Incoming<'static> {
+        Incoming { header: self.header.into_owned(), ..self }
+    }
+
+    fn request(&self) -> PullRequest<'_> {
+        PullRequest {
+            lite: self.lite,
+            group: &self.header.consumer_group,
+            topic: &self.header.topic,
+            queue_id: self.header.queue_id,
+            sys_flag: self.header.sys_flag,
+            subscription: self.header.subscription.as_deref(),
+            sub_version: self.header.sub_version,
+            expression_type: self.header.expression_type.as_deref(),
+            connection: self.connection,
+            peer: self.peer,
+        }
+    }
+
+    fn check(
+        &self,
+        shared: &Arc<Shared>,
+        group: Option<Arc<GroupView>>,
+        topic: Option<Arc<TopicView>>,
+        counters: Option<Arc<GroupCounters>>,
+    ) -> Result<Checked, BrokerError> {
+        let settings = shared.settings();
+        let request = self.request();
+        let clients = shared.clients();
+        let filter =
+            pull::check(&settings.pull, &request, group.as_deref(), topic.as_deref(), &clients.consumers)?;
+        let (Some(group), Some(topic), Some(counters)) = (group, topic, counters) else {
+            return Err(BrokerError::PullTopicNotExist { topic: request.topic.to_owned() });
+        };
+        let client = clients.consumers.client_of(request.group, self.connection).cloned();
+        drop(clients);
+
+        let key = QueueKey::new(Arc::clone(topic.name()), request.queue_id);
+        let holder = shared.locks().holder(request.group, &key, shared.now()).cloned();
+        let mut effects = Vec::new();
+        let reset = shared.offsets().pull(
+            PullStep {
+                group: request.group,
+                topic: topic.name(),
+                queue_id: request.queue_id,
+                from: self.header.queue_offset,
+                commit: (request.commits() && self.header.commit_offset >= 0).then_some(self.header.commit_offset),
+                by: client.as_ref().map_or(Who::Other, Who::Member),
+                holder: holder.as_deref(),
+            },
+            shared.now(),
+            &mut effects,
+        );
+        shared.carry_out(effects);
+
+        let config = &settings.config;
+        let hold_ms = match config.long_polling_enable {
+            true => self.header.suspend_timeout_millis.clamp(0, HOLD_MS_MAX),
+            false => config.short_polling_time_ms as i64,
+        };
+        let puller = Puller {
+            shared: Arc::clone(shared),
+            queue: shared.store.queue(topic.name(), request.queue_id as u32),
+            queue_id: request.queue_id,
+            from: self.header.queue_offset,
+            limits: ReadLimits {
+                records: self.header.max_msg_nums.max(0) as u32,
+                bytes: self.header.max_msg_bytes.filter(|bytes| *bytes > 0).map_or(u32::MAX, |bytes| bytes as u32),
+            },
+            filter,
+            reply: self.reply,
+            deadline: request.may_wait().then(|| shared.now().plus(hold_ms)),
+            settings,
+            group,
+            topic,
+            counters,
+        };
+        Ok(match reset {
+            Some(target) => Checked::Reset { puller, target },
+            None => Checked::Pull(puller),
+        })
+    }
+}
+
+/// A pull of a group that is not there yet: it is made and saved first, if the settings allow it.
+async fn pull_for_new_group(shared: Arc<Shared>, incoming: Incoming<'static>) -> Option<Answer> {
+    let mut effects = Vec::new();
+    let group = shared.groups().find_or_create(&incoming.header.consumer_group, shared.wall(), &mut effects);
+    if let Err(what) = shared.carry_out_now(effects).await {
+        return incoming.reply.answer(refusal(&BrokerError::StoreFailed { what }));
+    }
+    let topic = shared.topic_directory.get(&incoming.header.topic);
+    let counters = topic.as_ref().zip(group.as_ref());
+    let counters = counters.map(|(topic, group)| shared.statistics.group(topic.name(), group.name()));
+    match incoming.check(&shared, group, topic, counters) {
+        Ok(Checked::Pull(puller)) => {
+            let mut output = Output::default();
+            puller.serve(&mut output);
+            output.into_answer().await
+        }
+        Ok(Checked::Reset { puller, target }) => {
+            Some(Box::new(move |out: &mut Vec<u8>| puller.write_reset(out, target)) as Answer)
+        }
+        Err(error) => incoming.reply.answer(pull_refusal(&error)),
+    }
+}
+
+/// A refused pull, with the reason of a forbidden one.
+fn pull_refusal(error: &BrokerError) -> Response {
+    let response = refusal(error);
+    match error.forbidden_type() {
+        Some(kind) => response.with("forbiddenType", kind.to_string()),
+        None => response,
+    }
+}

@@ -1,0 +1,162 @@
+//! What may be pulled, and what a read becomes as an answer.
+
+mod verdict;
+#[cfg(test)]
+mod tests;
+
+use crate::proto::filter::{ExpressionType, TagFilter};
+
+use super::clients::{ConsumerGroups, Subscription};
+use super::groups::GroupView;
+use super::topics::TopicView;
+use super::{BrokerError, ConnectionId};
+
+pub use verdict::{report_moved, suggested_broker_id, verdict, Answer, Read, ReadStatus, Verdict};
+
+/// The bits of a pull's sysFlag.
+pub mod flag {
+    /// `commitOffset` is to be committed.
+    pub const COMMIT_OFFSET: i32 = 0x1;
+    /// The request may wait for messages.
+    pub const SUSPEND: i32 = 0x2;
+    /// `subscription` is to be used.
+    pub const SUBSCRIPTION: i32 = 0x4;
+    /// Never set today.
+    pub const CLASS_FILTER: i32 = 0x8;
+    /// From a lite pull consumer.
+    pub const LITE_PULL: i32 = 0x10;
+}
+
+/// What the broker's settings say about pulling.
+#[derive(Clone, Debug)]
+pub struct PullRules {
+    /// The broker's address in remarks.
+    pub address: String,
+    /// The broker as a whole may be read.
+    pub readable: bool,
+    /// LITE_PULL_MESSAGE is served.
+    pub lite_pull: bool,
+    /// A slave that serves pulls.
+    pub slave_read: bool,
+    /// The broker is a slave.
+    pub slave: bool,
+}
+
+/// A pull request.
+#[derive(Clone, Copy, Debug)]
+pub struct PullRequest<'a> {
+    /// LITE_PULL_MESSAGE.
+    pub lite: bool,
+    /// The group.
+    pub group: &'a str,
+    /// The topic.
+    pub topic: &'a str,
+    /// The queue.
+    pub queue_id: i32,
+    /// The pull's sysFlag.
+    pub sys_flag: i32,
+    /// The expression, meant if [`flag::SUBSCRIPTION`] is set.
+    pub subscription: Option<&'a str>,
+    /// The version of the client's subscription.
+    pub sub_version: i64,
+    /// `TAG` or `SQL92`; absent or empty is `TAG`.
+    pub expression_type: Option<&'a str>,
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The client's address.
+    pub peer: std::net::SocketAddr,
+}
+
+impl PullRequest<'_> {
+    /// Whether the request may wait.
+    pub fn may_wait(&self) -> bool {
+        self.sys_flag & flag::SUSPEND != 0
+    }
+
+    /// Whether the request's offset is to be committed.
+    pub fn commits(&self) -> bool {
+        self.sys_flag & flag::COMMIT_OFFSET != 0
+    }
+}
+
+/// The checks, in RocketMQ's order; what passes them reads through the filter returned. `group` and `topic` are as
+/// found, the group as found or created.
+pub fn check(
+    rules: &PullRules,
+    request: &PullRequest<'_>,
+    group: Option<&GroupView>,
+    topic: Option<&TopicView>,
+    registered: &ConsumerGroups,
+) -> Result<TagFilter, BrokerError> {
+    if rules.slave && !rules.slave_read {
+        return Err(BrokerError::Rejected);
+    }
+    if !rules.readable {
+        return Err(BrokerError::BrokerNotReadable { address: rules.address.clone() });
+    }
+    if request.lite && !rules.lite_pull {
+        return Err(BrokerError::LitePullForbidden { address: rules.address.clone() });
+    }
+    let group = group.ok_or_else(|| BrokerError::PullGroupNotExist { group: request.group.to_owned() })?;
+    if !group.consume_enabled() {
+        return Err(BrokerError::GroupDisabled { group: request.group.to_owned() });
+    }
+    let topic = topic.ok_or_else(|| BrokerError::PullTopicNotExist { topic: request.topic.to_owned() })?;
+    if !topic.is_readable() {
+        return Err(BrokerError::TopicNotReadable { topic: request.topic.to_owned() });
+    }
+    if !(0..topic.read_queues()).contains(&request.queue_id) {
+        return Err(BrokerError::PullQueueId {
+            queue_id: request.queue_id,
+            topic: request.topic.to_owned(),
+            read_queues: topic.read_queues(),
+            peer: request.peer.to_string(),
+        });
+    }
+    if request.sys_flag & flag::SUBSCRIPTION != 0 {
+        let kind = ExpressionType::of_name(request.expression_type);
+        return filter_of(&kind, request.subscription.unwrap_or_default());
+    }
+    registered_filter(request, group, registered)
+}
+
+/// The filter of an expression that a request brings along: of a pull, or of CHECK_CLIENT_CONFIG, which asks whether a
+/// consumer may start with it.
+pub fn filter_of(kind: &ExpressionType, expression: &str) -> Result<TagFilter, BrokerError> {
+    match kind {
+        ExpressionType::Tag => TagFilter::parse(expression).map_err(|_| BrokerError::SubscriptionParse),
+        ExpressionType::Sql92 => Err(BrokerError::Sql92Disabled),
+        ExpressionType::Other(_) => Err(BrokerError::SubscriptionParse),
+    }
+}
+
+/// The filter of the last heartbeat.
+fn registered_filter(
+    request: &PullRequest<'_>,
+    group: &GroupView,
+    registered: &ConsumerGroups,
+) -> Result<TagFilter, BrokerError> {
+    let found = registered.subscription(request.group, request.connection, request.topic);
+    let (broadcasting, data) = match found {
+        Subscription::GroupUnknown => return Err(BrokerError::GroupNotRegistered),
+        Subscription::TopicUnknown { broadcasting } => (broadcasting, None),
+        Subscription::Found { broadcasting, data } => (broadcasting, Some(data)),
+    };
+    let (group_name, topic) = (request.group.to_owned(), request.topic.to_owned());
+    if broadcasting && !group.broadcast_enabled() {
+        return Err(BrokerError::BroadcastForbidden { group: group_name });
+    }
+    if group.is_read_forbidden(request.topic) {
+        return Err(BrokerError::GroupTopicForbidden { group: group_name, topic });
+    }
+    let data = data.ok_or(BrokerError::SubscriptionMissing)?;
+    if data.expression_type != ExpressionType::Tag {
+        return Err(BrokerError::Sql92Disabled);
+    }
+    // The client subscribed to something new and its heartbeat is still on the way: the old tags would skip messages
+    // (SUB-3), and to refuse would make it stand still. It compares tags itself, so it may have everything.
+    if data.sub_version < request.sub_version {
+        return Ok(TagFilter::All);
+    }
+    Ok(data.tag_filter())
+}

@@ -1,0 +1,1 @@
+"""Starts clusters, builds and runs the foreign client drivers, and counts what they say."""
