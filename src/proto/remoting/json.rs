@@ -9,8 +9,8 @@ use super::text::Text;
 /// more.
 pub(super) const MAX_DEPTH: u32 = 64;
 
-/// Reads a JSON header into `head`, which is empty. Members may come in any order, be absent or null, and be followed by blanks; unknown ones are
-/// skipped, and of repeated ones the last counts.
+/// Reads a JSON header into `head`, which is empty. Members may come in any order, be absent or null; unknown ones are
+/// skipped, of repeated ones the last counts, and blanks may follow.
 pub(super) fn read<'a>(header: &'a [u8], head: &mut Head<'a>) -> Result<(), HeadError> {
     let text = std::str::from_utf8(header).map_err(|_| HeadError::NotUtf8)?;
     let mut scanner = Scanner { text, at: 0, depth: 0 };
@@ -25,7 +25,7 @@ pub(super) fn read<'a>(header: &'a [u8], head: &mut Head<'a>) -> Result<(), Head
             "language" => head.language = language(scanner.value()?),
             "remark" => head.remark = scanner.value()?,
             "extFields" => ext_fields(scanner, &mut head.ext)?,
-            _ => drop(scanner.value()?),
+            _ => _ = scanner.value()?,
         }
         Ok(())
     })?;
