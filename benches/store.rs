@@ -1,155 +1,180 @@
-#![allow(missing_docs)] // criterion makes a function without
-//! The store's hot paths: appending batches, and reading what a pull gets.
-//!
-//! `cargo bench --bench store`. Appending runs over one segment that is present in memory, as the writer finds it when
-//! the pages ahead are prepared.
+//! The store alone, without sessions and actors: appending, reading as pulls do, building queues again from the log.
 
 use std::hint::black_box;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use criterion::{criterion_group, criterion_main, BatchSize, Criterion, Throughput};
-use metaq::env::Millis;
+use criterion::{criterion_group, criterion_main, Criterion, Throughput};
+use metaq::env::real::env;
+use metaq::env::{Clock, Millis, OpenMode};
 use metaq::proto::message::{encode_record, NewRecord};
 use metaq::proto::QueueOffset;
 use metaq::store::{
-    open, AppendBatch, ConsumeQueue, EntryForFilter, LogWriter, Opened, Progress, ReadLimits, Store, StoreOptions,
+    open, AppendBatch, EntryForFilter, LogWriter, Opened, Progress, ReadLimits, Store, StoreOptions, TagsCode,
 };
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+fn now() -> Duration {
+    CLOCK.with(|clock| clock.monotonic())
+}
+
+thread_local! {
+    static CLOCK: Arc<dyn Clock> = env().clock;
+}
 
 const BODY: usize = 1024;
+/// Records of a batch: what one read of a busy connection brings.
+const BATCH: usize = 32;
+/// A store that has grown to this is left for a new one, so that a long run does not fill the disk.
+const LOG_MAX: u64 = 512 << 20;
 
-struct Bench {
-    runtime: tokio::runtime::Runtime,
-    _directory: tempfile::TempDir,
-    store: Arc<Store>,
-    writer: LogWriter,
-    queues: Vec<Arc<ConsumeQueue>>,
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-impl Bench {
-    fn new() -> Bench {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let directory = tempfile::tempdir().unwrap();
-        let options = StoreOptions::new(directory.path());
-        let env = metaq::env::real::env();
-        let Opened { store, writer, .. } = runtime.block_on(open(&env, options)).unwrap();
-        let queues = (0..64).map(|id| store.queue_or_create("bench", id).unwrap()).collect();
-        Bench { runtime, _directory: directory, store, writer, queues }
-    }
-
-    /// `messages` records for queues in turn.
-    fn batch(&self, messages: usize) -> AppendBatch {
-        let mut batch = AppendBatch::default();
-        for n in 0..messages {
-            let start = batch.bytes.len();
-            encode_record(&mut batch.bytes, &message(n as i32 % 64)).unwrap();
-            batch.push(start, Arc::clone(&self.queues[n % 64]), self.store.tags_code("bench", PROPERTIES));
-        }
-        batch
-    }
-
-    /// Appends, with the upkeep that belongs to it.
-    fn append(&mut self, batch: &mut AppendBatch, results: &mut Vec<metaq::store::AppendResult>) {
-        results.clear();
-        if self.writer.append(batch, results) == Progress::NeedsSegment {
-            self.runtime.block_on(self.writer.finish_append(batch, results));
-        }
-    }
-
-    fn upkeep(&mut self, now: i64) {
-        for job in self.writer.maintain(Millis(now)) {
-            let done = self.runtime.block_on(job);
-            self.writer.finish_job(done);
-        }
-    }
+fn options(root: &Path) -> StoreOptions {
+    StoreOptions { index_enabled: false, segment_size: 256 << 20, ..StoreOptions::new(root) }
 }
 
-const PROPERTIES: &str = "UNIQ_KEY\u{1}7F00000100002A9F4F1B0000A1B20001\u{2}WAIT\u{1}true\u{2}TAGS\u{1}TagA\u{2}";
+fn opened(runtime: &Runtime, root: &Path) -> Opened {
+    runtime.block_on(open(&env(), options(root))).expect("an open store")
+}
 
-fn message(queue_id: i32) -> NewRecord<'static> {
-    static BYTES: [u8; BODY] = [7; BODY];
-    NewRecord {
-        topic: "bench",
-        queue_id,
-        flag: 0,
-        sys_flag: 0,
-        born_timestamp: Millis(1_700_000_000_000),
-        born_host: "127.0.0.1:5000".parse().unwrap(),
-        store_host: "127.0.0.1:10911".parse().unwrap(),
-        reconsume_times: 0,
-        prepared_transaction_offset: 0,
-        body: &BYTES,
-        properties: PROPERTIES,
-        edits: &[],
+fn batch(store: &Store) -> AppendBatch {
+    let body = vec![b'x'; BODY];
+    let mut batch = AppendBatch::default();
+    for number in 0..BATCH {
+        let record = NewRecord {
+            topic: "TopicTest",
+            queue_id: number as i32 % 4,
+            flag: 0,
+            sys_flag: 0,
+            born_timestamp: Millis(1_700_000_000_000),
+            born_host: ([127, 0, 0, 1], 50_000).into(),
+            store_host: ([127, 0, 0, 1], 10_911).into(),
+            reconsume_times: 0,
+            prepared_transaction_offset: 0,
+            body: &body,
+            properties: "TAGS\u{1}TagA\u{2}WAIT\u{1}true\u{2}",
+            edits: &[],
+        };
+        let start = batch.bytes.len();
+        encode_record(&mut batch.bytes, &record).expect("a record");
+        let queue = store.queue_or_create(record.topic, record.queue_id as u32).expect("a queue");
+        batch.push(start, queue, TagsCode::Fixed(2_598_919));
+    }
+    batch
+}
+
+/// Appends as the log writer's actor does, upkeep included.
+fn append(runtime: &Runtime, writer: &mut LogWriter, batch: &mut AppendBatch) {
+    let mut results = Vec::with_capacity(BATCH);
+    if writer.append(batch, &mut results) == Progress::NeedsSegment {
+        runtime.block_on(writer.finish_append(batch, &mut results));
+    }
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+}
+
+fn upkeep(runtime: &Runtime, writer: &mut LogWriter) {
+    for job in writer.maintain(env().clock.now()) {
+        let done = runtime.block_on(job);
+        writer.finish_job(done);
     }
 }
 
-fn append(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("append 1 KiB");
-    for messages in [1, 32] {
-        let mut bench = Bench::new();
-        let mut batch = bench.batch(messages);
-        let mut results = Vec::new();
-        let mut now = 0;
-        group.throughput(Throughput::Elements(messages as u64));
-        group.bench_function(format!("batches of {messages}"), |bencher| {
-            bencher.iter_custom(|iterations| {
-                let mut spent = Duration::ZERO;
-                for n in 0..iterations {
-                    if bench.writer.wants_upkeep() || n % 4096 == 0 {
-                        now += 10;
-                        bench.upkeep(now);
+fn appending(criterion: &mut Criterion) {
+    let runtime = runtime();
+    let mut group = criterion.benchmark_group("append");
+    group.throughput(Throughput::Elements(BATCH as u64)).measurement_time(Duration::from_secs(2)).sample_size(10);
+    group.bench_function("32 records of 1 KiB", |bencher| {
+        bencher.iter_custom(|iterations| {
+            let mut spent = Duration::ZERO;
+            let mut left = iterations;
+            while left > 0 {
+                let directory = TempDir::new().expect("a directory");
+                let Opened { store, mut writer, .. } = opened(&runtime, directory.path());
+                let mut batch = batch(&store);
+                upkeep(&runtime, &mut writer);
+                while left > 0 && store.end().0 < LOG_MAX {
+                    let start = now();
+                    append(&runtime, &mut writer, &mut batch);
+                    spent += now() - start;
+                    // The next pages and segment come from another thread.
+                    if writer.wants_upkeep() {
+                        upkeep(&runtime, &mut writer);
                     }
-                    #[allow(clippy::disallowed_methods)] // a bench measures the machine
-                    let start = Instant::now();
-                    bench.append(black_box(&mut batch), &mut results);
-                    spent += start.elapsed();
-                    if bench.store.statistics().segments > 3 {
-                        now += 20_000;
-                        if let Some(sync) = bench.writer.start_sync() {
-                            let done = bench.runtime.block_on(sync);
-                            bench.writer.finish_sync(done).unwrap();
-                        }
-                        for step in 0..8 {
-                            bench.upkeep(now + step);
-                        }
-                        bench.runtime.block_on(bench.store.delete_oldest_segments(2)).unwrap();
-                    }
+                    left -= 1;
                 }
-                spent
-            });
+            }
+            spent
         });
-    }
+    });
     group.finish();
 }
 
-fn pull(criterion: &mut Criterion) {
-    let mut bench = Bench::new();
-    let mut batch = bench.batch(64 * 64);
-    let mut results = Vec::new();
-    for round in 0..4 {
-        bench.append(&mut batch, &mut results);
-        bench.upkeep(round * 2000);
+fn filled(runtime: &Runtime, root: &Path, batches: usize) -> Opened {
+    let mut opened = opened(runtime, root);
+    let mut batch = batch(&opened.store);
+    for _ in 0..batches {
+        append(runtime, &mut opened.writer, &mut batch);
     }
-    let mut group = criterion.benchmark_group("pull 32 of 1 KiB");
-    group.throughput(Throughput::Elements(32));
+    upkeep(runtime, &mut opened.writer);
+    opened
+}
+
+fn pulling(criterion: &mut Criterion) {
+    let runtime = runtime();
+    let directory = TempDir::new().expect("a directory");
+    let Opened { store, writer: _writer, .. } = filled(&runtime, directory.path(), 3000);
+    let queue = store.queue("TopicTest", 1).expect("the queue");
     let limits = ReadLimits { records: 32, bytes: u32::MAX };
-    for (name, from) in [("from files", 0), ("from memory", 255 - 32)] {
-        let queue = &bench.queues[5];
-        group.bench_function(name, |bencher| {
-            bencher.iter_batched_ref(
-                || Vec::with_capacity(64 << 10),
-                |out| {
-                    let all = &mut |_: &EntryForFilter| true;
-                    let outcome = bench.store.read(queue, QueueOffset(from), &limits, all, out).unwrap();
-                    assert_eq!(outcome.records, 32);
-                },
-                BatchSize::SmallInput,
-            );
+    let mut group = criterion.benchmark_group("read");
+    group.throughput(Throughput::Elements(32));
+    let mut out = Vec::new();
+    let mut from = 0;
+    group.bench_function("32 records of 1 KiB", |bencher| {
+        bencher.iter(|| {
+            out.clear();
+            let all = &mut |_: &EntryForFilter| true;
+            let outcome = store.read(&queue, QueueOffset(from), &limits, all, &mut out).expect("records");
+            from = if outcome.next == outcome.max { 0 } else { outcome.next.0 };
+            black_box(outcome.records)
         });
-    }
+    });
     group.finish();
 }
 
-criterion_group!(benches, append, pull);
+fn building(criterion: &mut Criterion) {
+    let runtime = runtime();
+    let directory = TempDir::new().expect("a directory");
+    let batches = 1000;
+    let Opened { writer, .. } = filled(&runtime, directory.path(), batches);
+    runtime.block_on(writer.close()).expect("a closed store");
+    let mut group = criterion.benchmark_group("consume queues");
+    group.throughput(Throughput::Elements((batches * BATCH) as u64)).sample_size(10);
+    group.bench_function("from the log, after a crash", |bencher| {
+        bencher.iter_custom(|iterations| {
+            (0..iterations)
+                .map(|_| {
+                    let disk = env().disk;
+                    disk.remove_dir_all(&directory.path().join("consumequeue")).expect("queues to remove");
+                    disk.remove_file(&directory.path().join("checkpoint")).expect("a checkpoint to remove");
+                    disk.open(&directory.path().join("abort"), OpenMode::CreateNew).expect("the mark of a crash");
+                    let start = now();
+                    let Opened { store, writer, .. } = opened(&runtime, directory.path());
+                    let spent = now() - start;
+                    let queue = store.queue("TopicTest", 0).expect("the queue");
+                    assert_eq!(queue.max().0, (batches * BATCH / 4) as u64);
+                    runtime.block_on(writer.close()).expect("a closed store");
+                    spent
+                })
+                .sum()
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, appending, pulling, building);
 criterion_main!(benches);

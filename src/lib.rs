@@ -17,4 +17,5 @@ pub mod store;
 pub mod nameserver;
 pub mod broker;
 pub mod actors;
+#[cfg(feature = "tokio")]
 pub mod cli;

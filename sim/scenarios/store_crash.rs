@@ -43,6 +43,7 @@ pub const ASYNC_POWER_CUT: Scenario = Scenario {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loss {
     Process,
+    /// Power, and now and then only the process.
     Power,
 }
 
@@ -75,9 +76,11 @@ async fn run(world: World, flush: FlushMode, loss: Loss) -> Verdict {
         world.spawn(node, process.run());
         let millis = *plan.pick(&[3, 30, 300, 3_000]);
         world.sleep(Duration::from_micros(plan.below(millis * 1_000))).await;
-        match loss {
-            Loss::Power => world.power_cut(node),
-            Loss::Process => world.kill(node),
+        // A death of the process leaves names and bytes unsynced that the next life takes for granted.
+        if loss == Loss::Process || plan.below(3) == 0 {
+            world.kill(node);
+        } else {
+            world.power_cut(node);
         }
         world.restart(node);
     }
@@ -122,9 +125,9 @@ async fn contents(world: &World, env: Env, options: &StoreOptions) -> Result<Vec
             events.push(Event::Found(message, (Queue::new("broker", TOPIC, id), from)));
             next = from + 1;
         }
-        let max = opened.store.queue(TOPIC, id).map_or(0, |queue| queue.max().0);
-        if next != max {
-            let finding = format!("queue {id} says it ends at {max}, its last message is before {next}");
+        let (min, max) = opened.store.queue(TOPIC, id).map_or((0, 0), |queue| (queue.min().0, queue.max().0));
+        if next.max(min) != max {
+            let finding = format!("queue {id} says it has {min} to {max}, its last message is before {next}");
             return Err(Violation::new("queues and log agree", finding));
         }
     }

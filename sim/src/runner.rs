@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use crate::world::{Options, World};
 
 /// A run that takes longer in simulated time has failed.
 const TIME_LIMIT: Duration = Duration::from_secs(3_600);
+/// A run that takes longer in real time hangs: something goes round without letting time pass.
+const REAL_TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Actors nest futures deeply in debug builds.
 const STACK_BYTES: usize = 64 << 20;
 
@@ -97,9 +100,19 @@ pub fn run(scenario: &'static Scenario, options: Options) -> Outcome {
         std::mem::forget((runtime, world));
         outcome
     };
+    let (send, receive) = mpsc::channel();
     let thread = std::thread::Builder::new().name("simulation".to_owned()).stack_size(STACK_BYTES);
-    let thread = thread.spawn(simulation).expect("a thread starts");
-    thread.join().unwrap_or_else(|_| Outcome { violation: judge(None), hash: 0, events: 0, simulated: Duration::ZERO })
+    thread.spawn(move || send.send(simulation())).expect("a thread starts");
+    receive.recv_timeout(REAL_TIME_LIMIT).unwrap_or_else(|error| {
+        let violation = match error {
+            RecvTimeoutError::Timeout => {
+                let finding = format!("no end after {} s of real time", REAL_TIME_LIMIT.as_secs());
+                Some(Violation::new("time limit", finding))
+            }
+            RecvTimeoutError::Disconnected => judge(None),
+        };
+        Outcome { violation, hash: 0, events: 0, simulated: Duration::ZERO }
+    })
 }
 
 async fn play(scenario: &'static Scenario, world: World) -> Verdict {

@@ -16,6 +16,8 @@ use crate::random::Stream;
 use crate::scenarios::store_crash::{read_one, GROUP, QUEUES, TOPIC};
 use crate::world::{NodeId, World};
 
+/// Batches of one life, at most; then it only does the upkeep.
+const BATCHES_MAX: u64 = 150;
 /// How often the upkeep runs.
 const UPKEEP: Duration = Duration::from_millis(100);
 
@@ -58,8 +60,12 @@ impl StoreProcess {
         let mut running: FuturesUnordered<BoxFuture<'static, Done>> = FuturesUnordered::new();
         let mut upkeep_at = self.env.clock.monotonic();
         let pace = *self.random.pick(&[100, 1_000, 10_000]);
+        let mut batches = self.random.between(1, BATCHES_MAX);
         loop {
-            self.append(&mut writer).await;
+            if batches > 0 {
+                batches -= 1;
+                self.append(&mut writer).await;
+            }
             if let Some(sync) = writer.start_sync() {
                 running.push(sync.map(Done::Sync).boxed());
             }
@@ -68,7 +74,8 @@ impl StoreProcess {
                 let now = self.env.clock.now();
                 running.extend(writer.maintain(now).into_iter().map(|job| job.map(Done::Job).boxed()));
             }
-            let mut pause = self.env.clock.sleep(Duration::from_micros(self.random.below(pace))).fuse();
+            let pause = if batches > 0 { Duration::from_micros(self.random.below(pace)) } else { UPKEEP };
+            let mut pause = self.env.clock.sleep(pause).fuse();
             loop {
                 futures::select_biased! {
                     done = running.select_next_some() => self.finish(&mut writer, done),

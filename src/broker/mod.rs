@@ -5,6 +5,7 @@
 //! and time-outs, so that a corrected wall clock expires nothing; `wall` is wall-clock time and only where a format asks
 //! for it.
 
+pub mod admin;
 pub mod attributes;
 pub mod clients;
 pub mod delay;
@@ -16,7 +17,6 @@ pub mod groups;
 pub mod locks;
 pub mod offsets;
 pub mod pull;
-pub mod pull_hold;
 pub mod send;
 pub mod send_back;
 pub mod topics;

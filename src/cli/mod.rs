@@ -1,8 +1,10 @@
 //! The commands of the one binary.
 
+mod bench;
 mod serve;
 #[cfg(feature = "tokio")]
 mod signals;
+mod store_check;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,6 +47,10 @@ enum Command {
     Nameserver(NameserverArgs),
     /// Start a broker
     Broker(BrokerArgs),
+    /// Measure how fast a broker is
+    Bench(bench::BenchArgs),
+    /// Look into a store's files
+    Store(store_check::StoreArgs),
 }
 
 /// Arguments of `metaq up`.
@@ -114,6 +120,8 @@ pub fn main() -> ExitCode {
         Command::Up(args) => serve::up(args),
         Command::Nameserver(args) => serve::nameserver(args),
         Command::Broker(args) => serve::broker(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Store(args) => store_check::run(args),
     };
     match outcome {
         Ok(code) => code,

@@ -20,6 +20,11 @@ pub trait Net: Send + Sync + 'static {
         Ipv4Addr::LOCALHOST.into()
     }
 
+    /// The name of this machine; empty if it has none.
+    fn own_name(&self) -> String {
+        String::new()
+    }
+
     /// Connects to `host:port`, an address or a name. It may wait for minutes if nobody answers: bound it by a time-out.
     fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Stream>>>;
 }

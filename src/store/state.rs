@@ -31,7 +31,10 @@ impl WriteState {
         let mut reasons = self.reasons();
         let reason = reasons.entry(refusal).or_insert_with(|| {
             let reason = reason();
-            tracing::error!(?refusal, reason, "the store takes no writes");
+            match refusal {
+                Refusal::Closing => tracing::debug!(reason, "the store takes no writes"),
+                _ => tracing::error!(?refusal, reason, "the store takes no writes"),
+            }
             reason.into()
         });
         self.refusing.store(true, Ordering::Release);

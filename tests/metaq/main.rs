@@ -1,13 +1,17 @@
 //! All integration tests in one binary: it links once.
 
+mod admin;
 mod any_bytes;
 mod bodies;
+#[cfg(feature = "tokio")]
+mod cluster;
 mod config_files;
 mod index;
 mod index_bytes;
 mod mem_disk;
 mod message;
 mod nameserver;
+mod rules;
 mod store;
 mod store_check;
 #[path = "../tidy.rs"]

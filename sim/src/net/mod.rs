@@ -14,6 +14,8 @@ mod door;
 mod events;
 mod link;
 mod network;
+#[cfg(test)]
+mod tests;
 
 pub use door::SimNet;
 pub use link::{LinkSettings, LinkState};

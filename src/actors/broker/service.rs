@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use super::handlers;
 use super::pull::Puller;
-use super::send::SendBatch;
+use super::send::Gathered;
 use super::shared::Shared;
 use crate::actors::net::{Answer, ConnectionHandle, Output, Service};
+use crate::broker::admin::statistics::{GroupCounters, Statistics, TopicCounters};
 use crate::broker::directory::Cache;
 use crate::broker::flow::SessionFlow;
 use crate::broker::groups::GroupView;
 use crate::broker::topics::TopicView;
 use crate::proto::remoting::{Command, Head, RawFrame, Response, Serialization, encode_response, request};
-use crate::store::{ConsumeQueue, Store, StoreError};
+use crate::store::{ConsumeQueue, StoreError};
 
 /// Serves the connections of one broker.
 pub struct BrokerService {
@@ -33,16 +34,32 @@ pub struct BrokerConnection {
     pub groups: Cache<GroupView>,
     /// Queues it uses.
     pub queues: QueueCache,
+    /// What is counted of the groups that pull over it.
+    pub consumed: ConsumedCache,
     /// Its budget of bytes in flight.
     pub flow: SessionFlow,
     /// Sends of the present read.
-    pub sends: SendBatch,
+    pub sends: Gathered,
 }
 
 /// Queue handles of one connection, so that a send does not look its queue up in the store.
 #[derive(Default)]
 pub struct QueueCache {
-    topics: HashMap<Arc<str>, HashMap<u32, Arc<ConsumeQueue>>>,
+    topics: HashMap<Arc<str>, TopicHandles>,
+}
+
+/// What a connection remembers of one topic.
+struct TopicHandles {
+    counters: Arc<TopicCounters>,
+    queues: HashMap<u32, Arc<ConsumeQueue>>,
+}
+
+/// A queue and what is counted of its topic.
+pub struct QueueHandles {
+    /// The queue.
+    pub queue: Arc<ConsumeQueue>,
+    /// Its topic's counters.
+    pub counters: Arc<TopicCounters>,
 }
 
 /// Topics whose queues one connection remembers; beyond, it begins anew.
@@ -53,18 +70,43 @@ impl QueueCache {
     ///
     /// # Errors
     /// The store's, if it takes no more queues.
-    pub fn get(&mut self, store: &Store, topic: &str, queue_id: u32) -> Result<Arc<ConsumeQueue>, StoreError> {
-        if let Some(queue) = self.topics.get(topic).and_then(|queues| queues.get(&queue_id)) {
-            if !queue.is_deleted() {
-                return Ok(Arc::clone(queue));
+    pub fn get(&mut self, shared: &Shared, topic: &str, queue_id: u32) -> Result<QueueHandles, StoreError> {
+        if let Some(TopicHandles { counters, queues }) = self.topics.get(topic) {
+            if let Some(queue) = queues.get(&queue_id).filter(|queue| !queue.is_deleted()) {
+                return Ok(QueueHandles { queue: Arc::clone(queue), counters: Arc::clone(counters) });
             }
         }
-        let queue = store.queue_or_create(topic, queue_id)?;
+        let queue = shared.store.queue_or_create(topic, queue_id)?;
         if self.topics.len() >= CACHED_TOPICS_MAX {
             self.topics.clear();
         }
-        self.topics.entry(Arc::clone(queue.topic())).or_default().insert(queue_id, Arc::clone(&queue));
-        Ok(queue)
+        let handles = self.topics.entry(Arc::clone(queue.topic())).or_insert_with(|| TopicHandles {
+            counters: shared.statistics.topic(topic),
+            queues: HashMap::new(),
+        });
+        handles.queues.insert(queue_id, Arc::clone(&queue));
+        Ok(QueueHandles { queue, counters: Arc::clone(&handles.counters) })
+    }
+}
+
+/// Counters of the groups that pull over one connection, by topic and group.
+#[derive(Default)]
+pub struct ConsumedCache {
+    topics: HashMap<Arc<str>, HashMap<Arc<str>, Arc<GroupCounters>>>,
+}
+
+impl ConsumedCache {
+    /// The counters of a group in a topic.
+    pub fn get(&mut self, statistics: &Statistics, topic: &Arc<str>, group: &Arc<str>) -> Arc<GroupCounters> {
+        if let Some(counters) = self.topics.get(topic).and_then(|groups| groups.get(group)) {
+            return Arc::clone(counters);
+        }
+        if self.topics.len() >= CACHED_TOPICS_MAX {
+            self.topics.clear();
+        }
+        let counters = statistics.group(topic, group);
+        self.topics.entry(Arc::clone(topic)).or_default().insert(Arc::clone(group), Arc::clone(&counters));
+        counters
     }
 }
 
@@ -117,8 +159,9 @@ impl Service for BrokerService {
             topics: Cache::default(),
             groups: Cache::default(),
             queues: QueueCache::default(),
+            consumed: ConsumedCache::default(),
             flow: SessionFlow::new(per_session, self.shared.flow.clone()),
-            sends: SendBatch::default(),
+            sends: Gathered::default(),
         }
     }
 

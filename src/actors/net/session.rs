@@ -35,7 +35,7 @@ thread_local! {
 #[derive(Debug)]
 pub(super) enum End {
     /// The peer closed the connection, or it broke.
-    Peer(std::io::Error),
+    Peer(#[allow(dead_code, reason = "shown by Debug in the log")] std::io::Error),
     /// The peer ended its stream.
     EndOfStream,
     /// This side asked for it.

@@ -168,16 +168,43 @@ impl ConsumerGroups {
 
     /// A member leaves its group and the others are told. Returns its client id.
     pub fn unregister(&mut self, group: &str, connection: ConnectionId, out: &mut Vec<Effect>) -> Option<Arc<str>> {
-        let (name, _) = self.groups.get_key_value(group)?;
+        self.leave(group, &[connection], out).pop().map(|member| member.client)
+    }
+
+    pub(super) fn on_connection_closed(&mut self, connection: ConnectionId, out: &mut Vec<Effect>) {
+        for group in self.connections.get(&connection).cloned().unwrap_or_default() {
+            self.leave(&group, &[connection], out);
+        }
+    }
+
+    pub(super) fn expire(&mut self, now: Millis, out: &mut Vec<Effect>) -> Vec<Expired> {
+        let expired = |member: &Member| now.since(member.last_seen) > EXPIRY_MS;
+        let silent = |group: &Group| -> Vec<ConnectionId> {
+            group.members.iter().filter(|(_, member)| expired(member)).map(|(id, _)| *id).collect()
+        };
+        let gone: Vec<(Arc<str>, Vec<ConnectionId>)> =
+            self.groups.iter().map(|(name, group)| (name.clone(), silent(group))).collect();
+        let mut members = Vec::new();
+        for (name, connections) in gone.iter().filter(|(_, connections)| !connections.is_empty()) {
+            members.extend(self.leave(name, connections, out));
+        }
+        let idle_ms = |member: &Member| now.since(member.last_seen);
+        let expired = members.into_iter().map(|member| Expired {
+            connection: member.connection.id,
+            idle_ms: idle_ms(&member),
+            client: member.client,
+        });
+        expired.collect()
+    }
+
+    /// Members leave together, and those who stay are told once.
+    fn leave(&mut self, group: &str, connections: &[ConnectionId], out: &mut Vec<Effect>) -> Vec<Member> {
+        let Some((name, _)) = self.groups.get_key_value(group) else { return Vec::new() };
         let name = name.clone();
-        let entry = self.groups.get_mut(&name)?;
-        let member = entry.members.remove(&connection)?;
-        self.count -= 1;
-        if let Some(groups) = self.connections.get_mut(&connection) {
-            groups.remove(&name);
-            if groups.is_empty() {
-                self.connections.remove(&connection);
-            }
+        let Some(entry) = self.groups.get_mut(&name) else { return Vec::new() };
+        let left: Vec<Member> = connections.iter().filter_map(|id| entry.members.remove(id)).collect();
+        if left.is_empty() {
+            return left;
         }
         if entry.members.is_empty() {
             self.groups.remove(&name);
@@ -185,30 +212,15 @@ impl ConsumerGroups {
             entry.recompute(&name, out);
             entry.tell_if(true, &name, out);
         }
-        Some(member.client)
-    }
-
-    pub(super) fn on_connection_closed(&mut self, connection: ConnectionId, out: &mut Vec<Effect>) {
-        for group in self.connections.get(&connection).cloned().unwrap_or_default() {
-            self.unregister(&group, connection, out);
-        }
-    }
-
-    pub(super) fn expire(&mut self, now: Millis, out: &mut Vec<Effect>) -> Vec<Expired> {
-        let mut gone = Vec::new();
-        for (name, group) in &self.groups {
-            for (connection, member) in &group.members {
-                let idle_ms = now.since(member.last_seen);
-                if idle_ms > EXPIRY_MS {
-                    let expired = Expired { connection: *connection, client: member.client.clone(), idle_ms };
-                    gone.push((name.clone(), expired));
-                }
+        self.count -= left.len();
+        for member in &left {
+            let Some(groups) = self.connections.get_mut(&member.connection.id) else { continue };
+            groups.remove(&name);
+            if groups.is_empty() {
+                self.connections.remove(&member.connection.id);
             }
         }
-        for (name, expired) in &gone {
-            self.unregister(name, expired.connection, out);
-        }
-        gone.into_iter().map(|(_, expired)| expired).collect()
+        left
     }
 
     pub(super) fn knows(&self, connection: ConnectionId) -> bool {

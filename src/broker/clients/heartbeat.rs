@@ -12,7 +12,7 @@ use crate::proto::message::names;
 use super::{Clients, Connection, Registration};
 
 /// `topicSysFlag` of a retry topic whose group is in unit mode: "unit subscription".
-const UNIT_SUBSCRIPTION: i32 = 2;
+pub const UNIT_SUBSCRIPTION: i32 = 2;
 
 /// The tables that a heartbeat touches.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use super::{ConnectionId, Effect, Report};
 pub use compensation::PullSubscriptions;
 pub use conflict::Conflict;
 pub use consumers::{ConsumerGroups, GroupInfo, Member, Registration, Subscription};
-pub use heartbeat::{on_heartbeat, HeartbeatReply, HeartbeatTables};
+pub use heartbeat::{on_heartbeat, HeartbeatReply, HeartbeatTables, UNIT_SUBSCRIPTION};
 pub use producers::{Producer, ProducerGroups};
 
 /// A client that was not heard of for this long is gone.

@@ -298,3 +298,42 @@ fn subscriptions_of_pulls_are_forgotten() {
     assert_eq!(pulls.topics_of("g").map(|topic| &**topic).collect::<Vec<_>>(), ["u"]);
     assert_eq!(pulls.groups_of("t").count(), 0);
 }
+
+proptest::proptest! {
+    /// RES-1 and SUB-4 at once: after any history the tables agree with each other, and only members are told.
+    #[test]
+    fn the_tables_agree_after_any_history(
+        steps in proptest::collection::vec((0u8..6, 0u64..4, 0usize..3, 0i64..50_000), 1..60),
+    ) {
+        let mut broker = broker();
+        let mut now = 0;
+        for (action, id, variant, pass) in steps {
+            now += pass;
+            let expressions = [("t", "A", now), ("t", "B", now), ("u", "*", now)];
+            let (client, mut out) = (format!("client{id}"), Vec::new());
+            match action {
+                0 | 1 => drop(broker.beat(id, &consumer(&client, &expressions[variant..]), now)),
+                2 => drop(broker.beat(id, &producer(&client, &format!("pg{variant}")), now)),
+                3 => drop(broker.clients.unregister(ConnectionId(id), &format!("pg{variant}"), "g", &mut out)),
+                4 => broker.clients.on_connection_closed(ConnectionId(id), &mut out),
+                _ => broker.clients.on_scan(Millis(now), &mut out),
+            }
+            let members: Vec<u64> = broker.clients.consumers.info("g").map_or(Vec::new(), |info| {
+                info.members.iter().map(|member| member.connection.id.0).collect()
+            });
+            proptest::prop_assert!(told(&out).iter().all(|connections| *connections == members));
+            proptest::prop_assert_eq!(broker.clients.consumers.len(), members.len());
+            let producers: usize = broker.clients.producers.iter().map(|(_, members)| members.count()).sum();
+            proptest::prop_assert_eq!(broker.clients.producers.len(), producers);
+            for connection in 0..4 {
+                let id = ConnectionId(connection);
+                proptest::prop_assert_eq!(broker.clients.consumers.knows(id), members.contains(&connection));
+                let produces =
+                    (0..3).any(|n| broker.clients.producers.members(&format!("pg{n}")).any(|it| it.connection.id == id));
+                proptest::prop_assert_eq!(broker.clients.producers.knows(id), produces);
+                let found = broker.clients.producers.connection_of(&format!("client{connection}"));
+                proptest::prop_assert_eq!(found, produces.then_some(id));
+            }
+        }
+    }
+}

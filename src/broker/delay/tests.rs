@@ -103,6 +103,20 @@ fn dly_3_attempts_are_bounded_by_growing_pauses() {
     assert_eq!(attempts, [0, 100, 300, 700, 1500, 3100, 6300]);
 }
 
+#[test]
+fn what_fails_together_has_one_pause() {
+    let (mut scheduler, _) = level_3(0, range(0, 9));
+    let entries: Vec<DelayEntry> = (0..9).map(|n| entry(n, 0)).collect();
+    for failed_at in [0, 100, 300] {
+        for offset in due_offsets(&mut scheduler, at(failed_at), range(0, 9), &entries) {
+            scheduler.on_failed(3, QueueOffset(offset), at(failed_at));
+        }
+    }
+    assert_eq!(scheduler.wake_of(3), Some(Millis(700)));
+    scheduler.on_unreadable(3, at(700));
+    assert_eq!(scheduler.wake_of(3), Some(Millis(1500)));
+}
+
 /// DLY-11: restart delivered all pending messages at once.
 #[test]
 fn dly_11_a_restart_keeps_the_times() {
@@ -169,4 +183,48 @@ fn outcomes_nobody_waits_for_change_nothing() {
     scheduler.on_delivered(i32::MIN, QueueOffset(0));
     assert_eq!(scheduler.wants(3, at(0)), Some(QueueOffset(5)));
     assert_eq!(scheduler.wants(99, at(0)), None);
+}
+
+proptest::proptest! {
+    /// DLY-1, DLY-3, DLY-11 at once: whatever fails, and whatever the wall clock does, each message is delivered once,
+    /// in the end, and none before its level's delay has passed since it was stored.
+    #[test]
+    fn every_message_is_delivered_once_and_never_early(
+        steps in proptest::collection::vec((0u8..6, 0i64..4_000, 0u8..4), 1..120),
+        jumps in proptest::collection::vec(-30_000i64..30_000, 0..3),
+    ) {
+        const DELAY: i64 = 10_000;
+        let (mut scheduler, _) = level_3(0, range(0, 0));
+        let (mut stored, mut delivered) = (Vec::<DelayEntry>::new(), BTreeMap::<u64, i64>::new());
+        let mut stored_at = Vec::new();
+        let (mut wall, mut monotonic) = (1_000_000i64, 0i64);
+        let mut jumps = jumps.into_iter();
+        let settle = std::iter::repeat_n((0u8, 4_000i64, 0u8), 40);
+        for (action, pass, fail) in steps.into_iter().chain(settle) {
+            monotonic += pass;
+            wall += pass;
+            match action {
+                1 => {
+                    // The store's own times never go back.
+                    let last = stored.last().map_or(0, |last| last.deliver_at.0);
+                    stored_at.push(monotonic);
+                    stored.push(entry(stored.len() as u64, (wall + DELAY).max(last)));
+                }
+                // Backwards only: a clock set forwards makes messages due, that is what a wall clock is for.
+                2 => wall -= jumps.next().map_or(0, i64::abs),
+                _ => {}
+            }
+            let (now, held) = (Now { wall: Millis(wall), monotonic: Millis(monotonic) }, range(0, stored.len() as u64));
+            for offset in due_offsets(&mut scheduler, now, held, &stored) {
+                if offset % 4 == u64::from(fail) && fail > 0 {
+                    scheduler.on_failed(3, QueueOffset(offset), now);
+                    continue;
+                }
+                scheduler.on_delivered(3, QueueOffset(offset));
+                proptest::prop_assert_eq!(delivered.insert(offset, monotonic), None, "twice: {}", offset);
+                proptest::prop_assert!(monotonic - stored_at[offset as usize] >= DELAY, "early: {}", offset);
+            }
+        }
+        proptest::prop_assert_eq!(delivered.len(), stored.len(), "all in the end");
+    }
 }

@@ -114,18 +114,17 @@ pub fn check(
         });
     }
     if request.sys_flag & flag::SUBSCRIPTION != 0 {
-        return own_filter(request);
+        let kind = ExpressionType::of_name(request.expression_type);
+        return filter_of(&kind, request.subscription.unwrap_or_default());
     }
     registered_filter(request, group, registered)
 }
 
-/// The filter a request brings along.
-fn own_filter(request: &PullRequest<'_>) -> Result<TagFilter, BrokerError> {
-    match ExpressionType::of_name(request.expression_type) {
-        ExpressionType::Tag => {
-            let expression = request.subscription.unwrap_or_default();
-            TagFilter::parse(expression).map_err(|_| BrokerError::SubscriptionParse)
-        }
+/// The filter of an expression that a request brings along: of a pull, or of CHECK_CLIENT_CONFIG, which asks whether a
+/// consumer may start with it.
+pub fn filter_of(kind: &ExpressionType, expression: &str) -> Result<TagFilter, BrokerError> {
+    match kind {
+        ExpressionType::Tag => TagFilter::parse(expression).map_err(|_| BrokerError::SubscriptionParse),
         ExpressionType::Sql92 => Err(BrokerError::Sql92Disabled),
         ExpressionType::Other(_) => Err(BrokerError::SubscriptionParse),
     }

@@ -144,6 +144,14 @@ fn sub_3_a_newer_subscription_than_the_heartbeats_gets_everything() {
     assert!(filter.matches(tags_code("B")));
 }
 
+/// SUB-2: tags with one hash: nothing was left after the client's filter, and the offset did not move.
+#[test]
+fn sub_2_messages_that_only_share_a_hash_move_the_offset() {
+    let filter = filter_of(&ExpressionType::Tag, "Aa").unwrap();
+    assert!(filter.matches(tags_code("BB")), "the client is to drop it");
+    assert_eq!(answer(&read(ReadStatus::Found, 50)), (0, 53), "and goes on behind it");
+}
+
 fn read(status: ReadStatus, from: i64) -> Read {
     Read { status, from, examined_to: from + 3, min: 10, max: 100, far_behind: false }
 }

@@ -40,6 +40,18 @@ impl Net for TcpNet {
         }
     }
 
+    fn own_name(&self) -> String {
+        let mut name = [0_u8; 256];
+        // SAFETY: the kernel writes at most the length given into the buffer we own.
+        let failed = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) } != 0;
+        let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
+        if failed {
+            String::new()
+        } else {
+            String::from_utf8_lossy(&name[..end]).into_owned()
+        }
+    }
+
     fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
         Box::pin(async move {
             let stream = TcpStream::connect(address).await?;

@@ -25,7 +25,7 @@ struct LastRecord {
 pub(super) fn check(
     disk: &Arc<dyn Disk>,
     directory: &Path,
-    geometry: IndexGeometry,
+    configured: Option<IndexGeometry>,
     log: &mut LogReader,
     report: &mut CheckReport,
 ) -> io::Result<()> {
@@ -38,6 +38,10 @@ pub(super) fn check(
         report.index_files += 1;
         let file = disk.open(&path, OpenMode::Read)?;
         let len = file.len()?;
+        let geometry = match configured {
+            Some(geometry) => geometry,
+            None => super::geometry::detect(&*file)?.unwrap_or(IndexGeometry::DEFAULT),
+        };
         if len != geometry.file_len() {
             let expected = geometry.file_len();
             let what = format!(

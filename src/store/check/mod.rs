@@ -5,6 +5,9 @@
 //! the key. Memory is bounded, whatever the size of the store: the log is read once from end to end, and each queue
 //! only remembers how far it has come.
 
+mod entry;
+mod family;
+mod geometry;
 mod index;
 mod log;
 mod queues;
@@ -29,8 +32,8 @@ pub struct CheckOptions {
     pub commit_log_directory: Option<PathBuf>,
     /// `messageDelayLevel`.
     pub delay_levels: DelayLevels,
-    /// `maxHashSlotNum` and `maxIndexNum`.
-    pub index_geometry: IndexGeometry,
+    /// `maxHashSlotNum` and `maxIndexNum`; `None`: as each file's length and content suggest.
+    pub index_geometry: Option<IndexGeometry>,
     /// Whether each record has to end with its own CRC (`enabledAppendPropCRC`).
     pub property_crc: bool,
     /// How many findings of each severity are listed; all are counted.
@@ -38,12 +41,12 @@ pub struct CheckOptions {
 }
 
 impl CheckOptions {
-    /// RocketMQ's defaults.
+    /// RocketMQ's defaults; the geometry of the index is detected.
     pub fn new(delay_levels: DelayLevels) -> CheckOptions {
         CheckOptions {
             commit_log_directory: None,
             delay_levels,
-            index_geometry: IndexGeometry::DEFAULT,
+            index_geometry: None,
             property_crc: false,
             findings_max: 100,
         }

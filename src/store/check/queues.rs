@@ -8,52 +8,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::entry::{decode_ext, BatchPart, Entry, BATCH_SIZE, EXT_HEAD_SIZE, SIMPLE_SIZE};
+use super::family::{Family, Windows};
 use super::report::{CheckReport, Severity};
-use crate::env::{Disk, Millis, OpenMode};
-use crate::proto::message::{hash, names, properties, sys_flag, system, DelayLevels, RecordView};
+use crate::env::Disk;
+use crate::proto::message::{names, properties, sys_flag, DelayLevels, RecordView};
 use crate::proto::PhysicalOffset;
 
-/// Bytes of an entry: physical offset 8, size 4, tags code 8.
-const ENTRY_SIZE: u64 = 20;
-/// Size in entries that only fill the front of a queue's first file.
-const PRE_BLANK_SIZE: i32 = i32::MAX;
-/// Bytes of queue files read at once.
-const WINDOW: usize = 4000;
-/// Windows kept in memory.
-const WINDOWS_MAX: usize = 1024;
-/// Tags codes up to this one are addresses in `consumequeue_ext`.
-const EXT_ADDRESS_MAX: i64 = i32::MIN as i64 - 1;
-
-/// An entry as stored.
-#[derive(Clone, Copy)]
-struct Entry {
-    phy_offset: i64,
-    size: i32,
-    tags_code: i64,
-}
-
-impl Entry {
-    fn decode(bytes: &[u8]) -> Entry {
-        let number = |from: usize, to: usize| bytes[from..to].iter().fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
-        Entry { phy_offset: number(0, 8) as i64, size: number(8, 12) as u32 as i32, tags_code: number(12, 20) as i64 }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.size <= 0
-    }
-
-    fn is_pre_blank(&self) -> bool {
-        self.phy_offset == 0 && self.size == PRE_BLANK_SIZE
-    }
-}
-
-/// The files of a queue and how far the log has come in it.
+/// A queue and how far the log has come in it.
 struct Queue {
-    directory: PathBuf,
-    /// First byte of the first file, and the length of each.
-    base: u64,
-    file_len: u64,
-    files: u64,
+    files: Family,
+    unit: u64,
+    /// Files of `consumequeue_ext` that hold its tags codes.
+    ext: Option<Family>,
     /// The first entry that a record met.
     first: Option<u64>,
     /// The entry behind the last one that a record met.
@@ -65,15 +32,17 @@ struct Queue {
 }
 
 impl Queue {
+    fn start(&self) -> u64 {
+        self.files.base / self.unit
+    }
+
     fn end(&self) -> u64 {
-        (self.base + self.files * self.file_len) / ENTRY_SIZE
+        self.files.end() / self.unit
     }
 
     /// File and byte of an entry, for findings.
-    fn place(&self, entry: u64) -> (PathBuf, u64) {
-        let position = (entry * ENTRY_SIZE).clamp(self.base, self.base + self.files * self.file_len);
-        let base = position - (position - self.base) % self.file_len;
-        (self.directory.join(format!("{base:020}")), position - base)
+    fn place(&self, number: u64) -> (PathBuf, u64) {
+        self.files.place(number.saturating_mul(self.unit))
     }
 }
 
@@ -85,8 +54,7 @@ pub(super) struct QueueChecker {
     by_name: HashMap<String, BTreeMap<i32, usize>>,
     /// Records of queues that have no files, by topic: topics deleted while their records are still in the log.
     without_queue: BTreeMap<String, u64>,
-    windows: HashMap<(usize, u64), Vec<u8>>,
-    with_ext: bool,
+    windows: Windows,
 }
 
 impl QueueChecker {
@@ -102,52 +70,34 @@ impl QueueChecker {
             queues: Vec::new(),
             by_name: HashMap::new(),
             without_queue: BTreeMap::new(),
-            windows: HashMap::new(),
-            with_ext: disk.exists(&root.join("consumequeue_ext")),
+            windows: Windows::new(disk.clone()),
             disk,
         };
-        let directory = root.join("consumequeue");
-        for topic in super::list(&*checker.disk, &directory)?.into_iter().filter(|entry| entry.is_dir) {
-            for queue in super::list(&*checker.disk, &directory.join(&topic.name))?.into_iter().filter(|e| e.is_dir) {
-                let Ok(queue_id) = queue.name.parse::<i32>() else { continue };
-                let found = checker.list_queue(directory.join(&topic.name).join(&queue.name), report)?;
-                let Some(found) = found else { continue };
-                checker.by_name.entry(topic.name.clone()).or_default().insert(queue_id, checker.queues.len());
-                checker.queues.push(found);
-            }
-        }
-        for unchecked in ["batchconsumequeue", "consumequeue_ext"] {
-            if !super::list(&*checker.disk, &root.join(unchecked))?.is_empty() {
-                report.add(Severity::Note, &root.join(unchecked), 0, "files of this kind are not checked");
-            }
+        for (kind, unit) in [("consumequeue", SIMPLE_SIZE), ("batchconsumequeue", BATCH_SIZE)] {
+            checker.list_queues(root, kind, unit, report)?;
         }
         report.queues = checker.queues.len() as u64;
         Ok(checker)
     }
 
-    fn list_queue(&self, directory: PathBuf, report: &mut CheckReport) -> io::Result<Option<Queue>> {
-        let mut queue =
-            Queue { directory, base: 0, file_len: 0, files: 0, first: None, next: 0, missing: 0, unsettled: None };
-        for entry in super::list(&*self.disk, &queue.directory)?.into_iter().filter(|entry| !entry.is_dir) {
-            let path = queue.directory.join(&entry.name);
-            let len = self.disk.metadata(&path)?.len;
-            match super::parse_base(&entry.name) {
-                None => report.damage(&path, 0, "not the name of a queue file: RocketMQ does not start with it"),
-                Some(_) if len == 0 => report.add(Severity::Repairable, &path, 0, "empty queue file"),
-                Some(base) if queue.files == 0 => {
-                    (queue.base, queue.file_len, queue.files) = (base, len, 1);
-                    if len % ENTRY_SIZE != 0 || base % ENTRY_SIZE != 0 {
-                        report.damage(&path, 0, "name or length is not a whole number of entries");
-                        return Ok(None);
-                    }
+    fn list_queues(&mut self, root: &Path, kind: &str, unit: u64, report: &mut CheckReport) -> io::Result<()> {
+        let directory = root.join(kind);
+        for topic in super::list(&*self.disk, &directory)?.into_iter().filter(|entry| entry.is_dir) {
+            for queue in super::list(&*self.disk, &directory.join(&topic.name))?.into_iter().filter(|e| e.is_dir) {
+                let Ok(queue_id) = queue.name.parse::<i32>() else { continue };
+                let place = Path::new(&topic.name).join(&queue.name);
+                let Some(files) = Family::list(&*self.disk, directory.join(&place), unit, report)? else { continue };
+                let ext = root.join("consumequeue_ext").join(&place);
+                let ext = Family::list(&*self.disk, ext, 1, report)?;
+                let queues = self.by_name.entry(topic.name.clone()).or_default();
+                if queues.insert(queue_id, self.queues.len()).is_some() {
+                    report.damage(files.directory(), 0, "the topic is in consumequeue too: RocketMQ does not start");
                 }
-                Some(base) if base == queue.base + queue.files * queue.file_len && len == queue.file_len => {
-                    queue.files += 1;
-                }
-                Some(_) => report.damage(&path, 0, "the file does not follow the one before, or is of another length"),
+                let (first, next, missing, unsettled) = (None, 0, 0, None);
+                self.queues.push(Queue { files, unit, ext, first, next, missing, unsettled });
             }
         }
-        Ok((queue.files > 0).then_some(queue))
+        Ok(())
     }
 
     /// Compares one record of the log.
@@ -157,10 +107,15 @@ impl QueueChecker {
             return Ok(());
         }
         let (topic, properties) = (view.topic(), view.properties());
-        let tags_code = self.tags_code(&topic, &properties, view.store_timestamp());
-        let entry = Entry { phy_offset: view.physical_offset().0 as i64, size: view.total_size() as i32, tags_code };
+        let entry = Entry::of(view, &topic, &properties, &self.delay_levels);
+        let stored = view.store_timestamp().0;
         match self.find(&topic, view.queue_id()) {
-            Some(queue) => self.compare(queue, view.queue_offset().0, entry, report)?,
+            Some(queue) if self.queues[queue].unit == BATCH_SIZE => {
+                let entry = Entry { batch: Some(BatchPart::of(view, &properties)), ..entry };
+                let number = self.batch_number(queue, &entry, report.log_min)?;
+                self.compare(queue, number, entry, stored, report)?;
+            }
+            Some(queue) => self.compare(queue, view.queue_offset().0, entry, stored, report)?,
             None => *self.without_queue.entry(topic.into_owned()).or_default() += 1,
         }
         let light = properties::find(&properties, properties::INNER_MULTI_DISPATCH).unwrap_or_default();
@@ -168,7 +123,7 @@ impl QueueChecker {
         for (name, offset) in light.split(',').zip(offsets.split(',')) {
             let queue = self.find(name, 0).filter(|_| name.starts_with(names::LMQ_PREFIX));
             if let (Some(queue), Ok(offset)) = (queue, offset.parse::<u64>()) {
-                self.compare(queue, offset, entry, report)?;
+                self.compare(queue, offset, entry, stored, report)?;
             }
         }
         Ok(())
@@ -178,18 +133,30 @@ impl QueueChecker {
         self.by_name.get(topic)?.get(&queue_id).copied()
     }
 
-    fn tags_code(&self, topic: &str, properties: &str, stored: Millis) -> i64 {
-        if topic == system::SCHEDULE_TOPIC {
-            match properties::find_number::<i32>(properties, properties::DELAY) {
-                Some(level) if level > 0 => return self.delay_levels.deliver_at(level, stored).0,
-                _ => {}
+    /// Entries of batch queues are not numbered by queue offset: each record has the next one, behind expired ones.
+    fn batch_number(&mut self, queue: usize, wanted: &Entry, log_min: PhysicalOffset) -> io::Result<u64> {
+        let mut number = match self.queues[queue].first {
+            Some(_) => return Ok(self.queues[queue].next),
+            None => self.queues[queue].start(),
+        };
+        while let Some(entry) = self.entry(queue, number)? {
+            if entry.phy_offset >= wanted.phy_offset || entry.is_empty() || !entry.ends_below(log_min.0) {
+                break;
             }
+            number += 1;
         }
-        properties::find(properties, properties::TAGS).map_or(0, hash::tags_code)
+        Ok(number)
     }
 
-    /// Compares the record `wanted` describes with entry `number` of its queue.
-    fn compare(&mut self, queue: usize, number: u64, wanted: Entry, report: &mut CheckReport) -> io::Result<()> {
+    /// Compares entry `number` of a queue with what it has to be.
+    fn compare(
+        &mut self,
+        queue: usize,
+        number: u64,
+        wanted: Entry,
+        stored: i64,
+        report: &mut CheckReport,
+    ) -> io::Result<()> {
         let found = self.entry(queue, number)?;
         let at = PhysicalOffset(wanted.phy_offset as u64);
         let state = &mut self.queues[queue];
@@ -218,17 +185,32 @@ impl QueueChecker {
         state.next = state.next.max(number + 1);
         report.queue_entries += 1;
         if found.size != wanted.size {
-            report.damage(
-                &file,
-                byte + 8,
-                format!("entry {number} has size {}, its record {}", found.size, wanted.size),
-            );
+            let what = format!("entry {number} has size {}, its record {}", found.size, wanted.size);
+            report.damage(&file, byte + 8, what);
         }
-        if found.tags_code != wanted.tags_code && !(self.with_ext && found.tags_code <= EXT_ADDRESS_MAX) {
-            let what = format!("entry {number} has tags code {}, its record {}", found.tags_code, wanted.tags_code);
-            report.damage(&file, byte + 12, what);
+        if found.batch != wanted.batch {
+            report.damage(&file, byte + 20, format!("entry {number} is not of the batch its record is"));
+        }
+        match self.tags_code(queue, &found, stored)? {
+            Some(code) if code == wanted.tags_code => {}
+            Some(code) => {
+                let what = format!("entry {number} has tags code {code}, its record {}", wanted.tags_code);
+                report.damage(&file, byte + 12, what);
+            }
+            None => report.damage(&file, byte + 12, format!("entry {number} points to no unit in consumequeue_ext")),
         }
         Ok(())
+    }
+
+    /// The tags code of an entry, from `consumequeue_ext` if it is there; `None` if there is no such unit.
+    fn tags_code(&self, queue: usize, entry: &Entry, stored: i64) -> io::Result<Option<i64>> {
+        let ext = self.queues[queue].ext.as_ref();
+        let Some((ext, position)) = ext.zip(entry.ext_position()) else { return Ok(Some(entry.tags_code)) };
+        let mut head = [0; EXT_HEAD_SIZE];
+        if ext.read_at(&*self.disk, position, &mut head)? < EXT_HEAD_SIZE {
+            return Ok(None);
+        }
+        Ok(decode_ext(&head).filter(|(_, time)| *time == stored).map(|(code, _)| code))
     }
 
     /// After the whole log: what no record met, and records without an entry.
@@ -248,15 +230,14 @@ impl QueueChecker {
     /// Entries before the first one met have to be fillers or of records that expired.
     fn check_front(&mut self, queue: usize, report: &mut CheckReport) -> io::Result<()> {
         let state = &self.queues[queue];
-        let (start, end) = (state.base / ENTRY_SIZE, state.first.unwrap_or(state.end()));
+        let (start, end) = (state.start(), state.first.unwrap_or(state.end()));
         for number in start..end {
             let Some(entry) = self.entry(queue, number)? else { break };
             if entry.is_empty() && self.queues[queue].first.is_none() {
                 self.queues[queue].next = number;
                 return Ok(());
             }
-            let expired = (entry.phy_offset as u64).saturating_add(entry.size as u64) <= report.log_min.0;
-            if entry.is_empty() || entry.phy_offset < 0 || !(expired || entry.is_pre_blank()) {
+            if entry.is_empty() || !(entry.ends_below(report.log_min.0) || entry.is_pre_blank()) {
                 let (file, byte) = self.queues[queue].place(number);
                 let what = format!("entry {number} points to {}, where no record of it is", entry.phy_offset);
                 report.damage_if_closed(&file, byte, what);
@@ -291,25 +272,8 @@ impl QueueChecker {
 
     fn entry(&mut self, queue: usize, number: u64) -> io::Result<Option<Entry>> {
         let state = &self.queues[queue];
-        let position = number.saturating_mul(ENTRY_SIZE);
-        if position < state.base || number >= state.end() {
-            return Ok(None);
-        }
-        let (path, byte) = state.place(number);
-        let window_start = byte - byte % WINDOW as u64;
-        let key = (queue, position - byte + window_start);
-        if !self.windows.contains_key(&key) {
-            let mut window = vec![0; WINDOW];
-            let got = self.disk.open(&path, OpenMode::Read)?.read_at(window_start, &mut window)?;
-            window.truncate(got);
-            if self.windows.len() >= WINDOWS_MAX {
-                self.windows.clear();
-            }
-            self.windows.insert(key, window);
-        }
-        let start = (byte - window_start) as usize;
-        let bytes = self.windows.get(&key).and_then(|window| window.get(start..start + ENTRY_SIZE as usize));
-        Ok(bytes.map(Entry::decode))
+        let unit = self.windows.unit(queue, &state.files, number.saturating_mul(state.unit))?;
+        Ok(unit.map(Entry::decode))
     }
 }
 

@@ -17,7 +17,7 @@ const GAP_SLOTS: u32 = 512;
 /// Most slots read and written at once.
 const STRETCH_SLOTS: u32 = 8192;
 /// Stretches of slots changed in one step.
-const STEP_STRETCHES: u32 = 64;
+const STEP_STRETCHES: u32 = 32;
 /// Bytes of entries written in one step.
 const STEP_BYTES: usize = 256 * 1024;
 

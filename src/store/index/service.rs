@@ -32,13 +32,14 @@ pub struct IndexOptions {
 }
 
 impl IndexOptions {
-    /// RocketMQ's geometry and batches of 64 Ki entries, which is 1.3 MB under load and nothing when idle.
+    /// RocketMQ's geometry and batches of 16 Ki entries: 330 KB under load, nothing when idle. Larger ones measured no
+    /// faster.
     pub fn new(directory: PathBuf) -> IndexOptions {
         IndexOptions {
             directory,
             geometry: IndexGeometry::DEFAULT,
             utc_offset_seconds: 0,
-            batch_entries_max: 64 * 1024,
+            batch_entries_max: 16 * 1024,
         }
     }
 }

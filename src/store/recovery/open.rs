@@ -1,5 +1,6 @@
 //! The way from a directory to an open store.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
@@ -120,13 +121,20 @@ fn check_options(options: &StoreOptions) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Makes the directories that are missing, so that they survive a power cut.
+/// Makes the directories that are missing and sees that all their names, and those above them, survive a power cut: also
+/// of those that were there, because an earlier start may have made them and died before its sync.
 async fn make_directories(env: &Env, options: &StoreOptions) -> Result<(), OpenError> {
+    let mut parents = BTreeSet::new();
     for directory in [&options.root, &options.commit_log_dir, &paths::consume_queue_dir(&options.root)] {
-        let missing: Vec<_> = directory.ancestors().take_while(|path| !env.disk.exists(path)).collect();
         env.disk.create_dir_all(directory).map_err(OpenError::io("make", directory))?;
-        for parent in missing.iter().filter_map(|path| path.parent()).filter(|path| *path != Path::new("")) {
-            env.disk.sync_dir(parent).await.map_err(OpenError::io("sync", parent))?;
+        let above = directory.ancestors().skip(1).map(|path| if path == Path::new("") { Path::new(".") } else { path });
+        parents.extend(above.map(Path::to_owned));
+    }
+    for parent in parents {
+        match env.disk.sync_dir(&parent).await {
+            // What we may not even list, we did not make.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced.map_err(OpenError::io("sync", &parent))?,
         }
     }
     Ok(())

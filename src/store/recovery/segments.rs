@@ -17,7 +17,6 @@ use crate::store::segment::Segment;
 pub(super) async fn load(env: &Env, options: &StoreOptions, repairs: &mut Vec<Repair>) -> Result<Segments, OpenError> {
     let directory = &options.commit_log_dir;
     let mut bases = file_bases(&*env.disk, directory)?;
-    let mut removed = false;
     while let Some(last) = bases.last() {
         let path = directory.join(paths::file_name(*last));
         let metadata = env.disk.metadata(&path).map_err(OpenError::io("look at", &path))?;
@@ -25,12 +24,9 @@ pub(super) async fn load(env: &Env, options: &StoreOptions, repairs: &mut Vec<Re
             break;
         }
         env.disk.remove_file(&path).map_err(OpenError::io("remove", &path))?;
-        repairs.push(Repair::EmptySegmentRemoved { path });
-        removed = true;
-        bases.pop();
-    }
-    if removed {
         env.disk.sync_dir(directory).await.map_err(OpenError::io("sync", directory))?;
+        repairs.push(Repair::EmptySegmentRemoved { path });
+        bases.pop();
     }
     let mut segments = Segments::default();
     for (index, &base) in bases.iter().enumerate() {
@@ -46,7 +42,8 @@ pub(super) async fn load(env: &Env, options: &StoreOptions, repairs: &mut Vec<Re
     Ok(segments)
 }
 
-/// Removes the segments behind the log's end, newest first, so that a crash in between leaves no gap.
+/// Removes the segments behind the log's end, newest first and each for good before the next, so that a crash in between
+/// leaves no gap.
 pub(super) async fn remove_behind(
     env: &Env,
     options: &StoreOptions,
@@ -55,16 +52,12 @@ pub(super) async fn remove_behind(
     repairs: &mut Vec<Repair>,
 ) -> Result<(), OpenError> {
     let directory = &options.commit_log_dir;
-    let mut removed = false;
     while segments.last().is_some_and(|last| last.base() > end || (last.base() == end && segments.len() > 1)) {
         let Some(last) = segments.pop_last() else { break };
         let path = last.path().to_owned();
         env.disk.remove_file(&path).map_err(OpenError::io("remove", &path))?;
-        repairs.push(Repair::SegmentRemoved { path });
-        removed = true;
-    }
-    if removed {
         env.disk.sync_dir(directory).await.map_err(OpenError::io("sync", directory))?;
+        repairs.push(Repair::SegmentRemoved { path });
     }
     Ok(())
 }
