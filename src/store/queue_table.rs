@@ -6,7 +6,8 @@
 //! without it, as in a store that a Java broker wrote, recovery compares all queues with the log.
 //!
 //! ```text
-//! magic 8 | version 4 | log end 8 | index next 8 | indexed 8 | count 4 | count × entry | CRC-32 4
+//! magic 8 | version 4 | log end 8 | last record 8 | its store time 8 | index next 8 | indexed 8
+//! count 4 | count × entry | CRC-32 4
 //! entry: topic length 2 | topic | queue id 4 | min 8 | next 8 | end of its last record 8
 //! ```
 //! Big-endian. The CRC covers everything before it.
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::consume_queue::{ConsumeQueue, QueueExtent};
+use crate::env::Millis;
 
 const MAGIC: [u8; 8] = *b"metaqCQT";
 const VERSION: u32 = 1;
@@ -27,6 +29,10 @@ pub(crate) const TABLE_LEN_MAX: u64 = 256 << 20;
 pub(crate) struct QueueTable {
     /// Every record below this position of the log has its entry in the files.
     pub log_end: u64,
+    /// Where the last record before begins, and when it was stored: tells whether the table belongs to a log.
+    pub last_record: u64,
+    /// See `last_record`.
+    pub last_store_time: Millis,
     /// After a clean exit: where the last indexed record begins, and up to where the log was looked at for keys. The
     /// second cannot be told from the index itself, since records without keys leave no trace there.
     pub index_next: u64,
@@ -50,20 +56,21 @@ pub(crate) enum TableError {
 }
 
 impl QueueTable {
-    /// The lengths of `queues` while the log ends at `log_end`.
-    pub(crate) fn of(queues: &[Arc<ConsumeQueue>], log_end: u64) -> QueueTable {
+    /// The lengths of `queues`; the rest is the caller's to fill in.
+    pub(crate) fn of(queues: &[Arc<ConsumeQueue>]) -> QueueTable {
         let extents = queues.iter().map(|queue| ((Arc::clone(queue.topic()), queue.id()), queue.extent()));
         // A queue that never had an entry has no file to miss.
         let queues = extents.filter(|(_, extent)| extent.next > 0).collect();
-        QueueTable { log_end, index_next: 0, indexed: 0, queues }
+        QueueTable { queues, ..QueueTable::default() }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(32 + self.queues.len() * 64);
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_be_bytes());
-        for position in [self.log_end, self.index_next, self.indexed] {
-            out.extend_from_slice(&position.to_be_bytes());
+        let last_store_time = self.last_store_time.0 as u64;
+        for number in [self.log_end, self.last_record, last_store_time, self.index_next, self.indexed] {
+            out.extend_from_slice(&number.to_be_bytes());
         }
         out.extend_from_slice(&(self.queues.len() as u32).to_be_bytes());
         for ((topic, id), extent) in &self.queues {
@@ -88,9 +95,9 @@ impl QueueTable {
         if crc32fast::hash(content).to_be_bytes() != *checksum {
             return Err(TableError::Checksum);
         }
-        let log_end = u64::from_be_bytes(take(&mut rest)?);
-        let index_next = u64::from_be_bytes(take(&mut rest)?);
-        let indexed = u64::from_be_bytes(take(&mut rest)?);
+        let mut number = || take(&mut rest).map(u64::from_be_bytes);
+        let (log_end, last_record, last_store_time) = (number()?, number()?, Millis(number()? as i64));
+        let (index_next, indexed) = (number()?, number()?);
         let count = u32::from_be_bytes(take(&mut rest)?);
         let mut queues = BTreeMap::new();
         for _ in 0..count {
@@ -104,7 +111,7 @@ impl QueueTable {
             let last_end = u64::from_be_bytes(take(&mut rest)?);
             queues.insert((topic.into(), id), QueueExtent { min, next, last_end });
         }
-        Ok(QueueTable { log_end, index_next, indexed, queues })
+        Ok(QueueTable { log_end, last_record, last_store_time, index_next, indexed, queues })
     }
 }
 
@@ -121,7 +128,8 @@ mod tests {
     fn table() -> QueueTable {
         let extent = |next| QueueExtent { min: 3, next, last_end: 4711 };
         let queues = [(("T".into(), 0), extent(7)), (("T".into(), 1), extent(9))].into();
-        QueueTable { log_end: 5000, index_next: 4000, indexed: 4900, queues }
+        let last_store_time = Millis(-5);
+        QueueTable { log_end: 5000, last_record: 4800, last_store_time, index_next: 4000, indexed: 4900, queues }
     }
 
     #[test]

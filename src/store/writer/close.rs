@@ -58,7 +58,7 @@ impl LogWriter {
 
     async fn save_state_for_good(&mut self, (index_next, indexed): (u64, u64)) -> Result<(), StoreError> {
         let (mut files, mut checkpoint) = self.upkeep.take_state()?;
-        let table = QueueTable { index_next, indexed, ..QueueTable::of(&self.store.queues.all(), self.position) };
+        let table = QueueTable { index_next, indexed, ..self.queue_table() };
         let saved = files.queue_table.save(&table.encode()).await;
         saved.map_err(|error| StoreError::io("save the queue table")(io::Error::other(error)))?;
         checkpoint.logics_msg_timestamp = self.last_store_time;

@@ -357,7 +357,8 @@ impl LogWriter {
         let due = new && now.since(state.queues_synced_at) >= QUEUE_SYNC_MS;
         if due || self.store.queue_deleted.swap(false, Ordering::AcqRel) {
             state.queues_synced_at = now;
-            let table = QueueTable::of(&self.store.queues.all(), self.position);
+            let table = self.queue_table();
+            let state = &mut self.upkeep.checkpoint;
             state.gathering = Some(Gathering { table, store_time: self.last_store_time, left: self.dirty.len() });
         }
     }
