@@ -183,7 +183,7 @@ impl Decimal {
 fn push_json_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text.as_bytes();
-    // Most texts need no escape. Looking at all of a text, without stopping at the first find, goes many bytes at a time.
+    // Most texts need no escape, and looking at all of one without stopping goes many bytes at a time.
     if rest.iter().fold(false, |found, byte| found | needs_escape(*byte)) {
         while let Some(at) = rest.iter().position(|byte| needs_escape(*byte)) {
             out.extend_from_slice(&rest[..at]);
