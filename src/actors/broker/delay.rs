@@ -287,7 +287,7 @@ impl State {
     }
 
     async fn append(&mut self, delivery: Delivery, held: &mut BTreeSet<i32>) {
-        let appended = self.shared.writer.append(delivery.batch).await.ok();
+        let appended = self.shared.writer.append(delivery.batch, true).await.ok();
         let now = self.now();
         let mut delays = self.shared.delays();
         let mut failures: BTreeMap<String, usize> = BTreeMap::new();

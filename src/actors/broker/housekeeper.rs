@@ -3,8 +3,8 @@
 //! It works in small steps between which other actors get their turn. The log writer signals that there is work; with no
 //! sends there is nothing to do but to look at the disk every 10 s.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};

@@ -80,8 +80,7 @@ impl BrokerHandle {
         }
         // First of all: a port that is taken is said before anything is touched, and port 0 becomes the one that clients
         // are told. What connects meanwhile waits to be accepted.
-        let listener =
-            env.net.listen(address).await.with_context(|| format!("cannot listen on {address}"))?;
+        let listener = env.net.listen(address).await.with_context(|| format!("cannot listen on {address}"))?;
         let address = listener.local_addr()?;
         let root_directory = PathBuf::from(&config.store_path_root_dir);
         env.disk
@@ -121,11 +120,7 @@ impl BrokerHandle {
             advertised,
             topics: TopicTable::new(topic_rules(&config), &boot_options(&config), topics, wall, &mut effects),
             groups: GroupTable::new(group_rules(&config), groups, wall, &mut effects),
-            offsets: OffsetTable::load(
-                offsets,
-                config.consumer_offset_update_version_step,
-                config.offsets_max,
-            ),
+            offsets: OffsetTable::load(offsets, config.consumer_offset_update_version_step, config.offsets_max),
             settings: Settings::new(config, advertised),
         };
         let shared = Arc::new(Shared::new(parts));

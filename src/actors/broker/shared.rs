@@ -238,8 +238,9 @@ impl Shared {
     /// # Errors
     /// Says nothing about the record: it may or may not be stored.
     pub async fn append_one(&self, batch: AppendBatch) -> Result<Stored, BrokerError> {
-        let failed = |what: &str| BrokerError::StoreFailed { what: format!("{what}: the message may or may not be stored") };
-        let appended = self.writer.append(batch).await.map_err(|_| failed("the log writer has stopped"))?;
+        let failed =
+            |what: &str| BrokerError::StoreFailed { what: format!("{what}: the message may or may not be stored") };
+        let appended = self.writer.append(batch, true).await.map_err(|_| failed("the log writer has stopped"))?;
         let stored = appended.results.into_iter().next().ok_or_else(|| failed("the log writer gave no result"))?;
         let stored = stored.map_err(|error| store_failure(&error))?;
         match appended.durability {

@@ -9,12 +9,11 @@ use super::text::Text;
 /// more.
 pub(super) const MAX_DEPTH: u32 = 64;
 
-/// Reads a JSON header. Members may come in any order, be absent or null, and be followed by blanks; unknown ones are
-/// skipped, and of repeated ones the last counts.
-pub(super) fn parse(header: &[u8]) -> Result<Head<'_>, HeadError> {
+/// Reads a JSON header into `head`, which is empty. Members may come in any order, be absent or null; unknown ones are
+/// skipped, of repeated ones the last counts, and blanks may follow.
+pub(super) fn read<'a>(header: &'a [u8], head: &mut Head<'a>) -> Result<(), HeadError> {
     let text = std::str::from_utf8(header).map_err(|_| HeadError::NotUtf8)?;
     let mut scanner = Scanner { text, at: 0, depth: 0 };
-    let mut head = Head::default();
     scanner.skip_blanks();
     scanner.object(|scanner, name| {
         match &*name.str() {
@@ -26,13 +25,13 @@ pub(super) fn parse(header: &[u8]) -> Result<Head<'_>, HeadError> {
             "language" => head.language = language(scanner.value()?),
             "remark" => head.remark = scanner.value()?,
             "extFields" => ext_fields(scanner, &mut head.ext)?,
-            _ => drop(scanner.value()?),
+            _ => _ = scanner.value()?,
         }
         Ok(())
     })?;
     scanner.skip_blanks();
     match scanner.peek() {
-        None => Ok(head),
+        None => Ok(()),
         Some(_) => Err(scanner.expected("the end")),
     }
 }
@@ -251,8 +250,12 @@ fn escape_len(bytes: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::version;
+    use super::super::{version, Serialization};
     use super::*;
+
+    fn parse(header: &[u8]) -> Result<Head<'_>, HeadError> {
+        Head::parse(Serialization::Json, header)
+    }
 
     #[track_caller]
     fn refused(header: &str) -> HeadError {

@@ -52,7 +52,7 @@ impl<'a> Text<'a> {
 
     fn for_each_piece(self, mut emit: impl FnMut(&str)) {
         let mut rest = self.raw;
-        while let Some(at) = rest.find('\\').filter(|_| self.escapes > 0) {
+        while let Some(at) = rest.bytes().position(|byte| byte == b'\\').filter(|_| self.escapes > 0) {
             emit(&rest[..at]);
             let (character, used) = unescape(&rest[at..]);
             emit(character.encode_utf8(&mut [0; 4]));
@@ -64,34 +64,40 @@ impl<'a> Text<'a> {
 
 /// The character that the escape at the start of `text` stands for, and how many bytes the escape takes. Half of a
 /// surrogate pair, which no UTF-8 can hold, becomes U+FFFD.
+#[inline]
 fn unescape(text: &str) -> (char, usize) {
-    let character = match text.as_bytes().get(1) {
-        Some(b'b') => '\u{8}',
-        Some(b'f') => '\u{c}',
-        Some(b'n') => '\n',
-        Some(b'r') => '\r',
-        Some(b't') => '\t',
-        Some(b'u') => return unescape_unicode(text),
-        Some(other) => char::from(*other),
-        None => char::REPLACEMENT_CHARACTER,
-    };
-    (character, 2)
+    match text.as_bytes() {
+        // The separators of message properties, which is what nearly all escapes are.
+        [_, b'u', b'0', b'0', b'0', digit @ b'0'..=b'9', ..] => (char::from(digit - b'0'), 6),
+        [_, b'u', ..] => unescape_unicode(text),
+        [_, b'b', ..] => ('\u{8}', 2),
+        [_, b'f', ..] => ('\u{c}', 2),
+        [_, b'n', ..] => ('\n', 2),
+        [_, b'r', ..] => ('\r', 2),
+        [_, b't', ..] => ('\t', 2),
+        [_, other, ..] => (char::from(*other), 2),
+        _ => (char::REPLACEMENT_CHARACTER, text.len()),
+    }
 }
 
 fn unescape_unicode(text: &str) -> (char, usize) {
     const LEN: usize = 6;
-    let Some(first) = code_unit(text) else { return (char::REPLACEMENT_CHARACTER, text.len()) };
-    let second = text.get(LEN..).and_then(code_unit);
-    // Two units make one character only if they are a high and a low surrogate.
-    match char::decode_utf16([Some(first), second].into_iter().flatten()).next() {
-        Some(Ok(character)) => (character, character.len_utf16() * LEN),
+    let Some(unit) = code_unit(text) else { return (char::REPLACEMENT_CHARACTER, text.len()) };
+    if let Some(character) = char::from_u32(u32::from(unit)) {
+        return (character, LEN);
+    }
+    // Half of a pair: the other half is the next escape, or missing.
+    let units = [Some(unit), text.get(LEN..).and_then(code_unit)];
+    match char::decode_utf16(units.into_iter().flatten()).next() {
+        Some(Ok(character)) => (character, 2 * LEN),
         _ => (char::REPLACEMENT_CHARACTER, LEN),
     }
 }
 
 /// The number in a `\u` escape at the start of `text`.
 fn code_unit(text: &str) -> Option<u16> {
-    u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
+    let digits = text.strip_prefix("\\u")?.as_bytes().first_chunk::<4>()?;
+    digits.iter().try_fold(0, |unit, digit| Some(unit << 4 | char::from(*digit).to_digit(16)? as u16))
 }
 
 impl fmt::Display for Text<'_> {

@@ -4,11 +4,11 @@ use super::{Call, Refused};
 use crate::actors::broker::errors::{refusal, store_failure};
 use crate::broker::BrokerError;
 use crate::env::Millis;
-use crate::proto::PhysicalOffset;
-use crate::proto::remoting::Response;
 use crate::proto::remoting::requests::{QueryMessage, QueryMessageResponse, ViewMessageById};
-use crate::store::StoreError;
+use crate::proto::remoting::Response;
+use crate::proto::PhysicalOffset;
 use crate::store::index::KeyQuery;
+use crate::store::StoreError;
 
 /// Records that a query for a unique key returns at most (`defaultQueryMaxNum`).
 const UNIQUE_KEY_RECORDS_MAX: usize = 32;

@@ -19,7 +19,7 @@ use super::errors::refusal;
 use super::shared::Shared;
 use crate::actors::net::ConnectionHandle;
 use crate::broker::BrokerError;
-use crate::proto::remoting::{Command, ExtFields, FieldError, HeadError, Response, request, response};
+use crate::proto::remoting::{request, response, Command, ExtFields, FieldError, HeadError, Response};
 
 /// A request and where it came from.
 pub struct Call {

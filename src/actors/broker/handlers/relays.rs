@@ -8,7 +8,7 @@ use crate::actors::net::CallError;
 use crate::broker::BrokerError;
 use crate::proto::message::ids;
 use crate::proto::remoting::requests::{ConsumeMessageDirectly, GetConsumerRunningInfo};
-use crate::proto::remoting::{Command, Response, request, response, version};
+use crate::proto::remoting::{request, response, version, Command, Response};
 use crate::store::StoreError;
 
 /// How long a client may take for its answer.

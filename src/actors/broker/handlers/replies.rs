@@ -14,9 +14,9 @@ use crate::broker::topics::FirstSend;
 use crate::broker::{BrokerError, Effect};
 use crate::env::Millis;
 use crate::proto::message::properties::{self, Edit};
-use crate::proto::message::{NewRecord, encode_record, ids};
+use crate::proto::message::{encode_record, ids, NewRecord};
 use crate::proto::remoting::requests::{PushReplyMessage, SendHeader, SendResponse};
-use crate::proto::remoting::{Command, Response, request, response};
+use crate::proto::remoting::{request, response, Command, Response};
 use crate::store::AppendBatch;
 
 /// How long the client that asked may take to confirm.

@@ -10,15 +10,15 @@ use super::{Call, Refused};
 use crate::actors::broker::errors::store_failure;
 use crate::actors::broker::shared::{Settings, Shared};
 use crate::actors::net::ConnectionHandle;
-use crate::broker::offsets::{ResetRequest, reset_target};
+use crate::broker::offsets::{reset_target, ResetRequest};
 use crate::broker::topics::TopicView;
 use crate::broker::{BrokerError, Effect};
 use crate::env::Millis;
 use crate::proto::body::{
-    GetConsumerStatusBody, MessageQueue, ResetOffsetBody, ResetOffsetBodyForC, from_slice, to_vec,
+    from_slice, to_vec, GetConsumerStatusBody, MessageQueue, ResetOffsetBody, ResetOffsetBodyForC,
 };
 use crate::proto::remoting::requests::{GetConsumerStatus, ResetConsumerClientOffset, ResetOffset};
-use crate::proto::remoting::{Command, Language, Response, request, response};
+use crate::proto::remoting::{request, response, Command, Language, Response};
 use crate::store::Boundary;
 
 /// How long a member may take to tell its offsets.

@@ -5,12 +5,12 @@ use crate::actors::broker::errors::store_failure;
 use crate::actors::broker::send::tags_code;
 use crate::actors::broker::shared::Shared;
 use crate::broker::clients::UNIT_SUBSCRIPTION;
-use crate::broker::send_back::{RetryQueues, SendBackRequest, plan, precheck};
+use crate::broker::send_back::{plan, precheck, RetryQueues, SendBackRequest};
 use crate::broker::{BrokerError, Effect};
-use crate::proto::PhysicalOffset;
-use crate::proto::message::{BodyCrc, NewRecord, Parsed, encode_record, ids, names, parse};
-use crate::proto::remoting::Response;
+use crate::proto::message::{encode_record, ids, names, parse, BodyCrc, NewRecord, Parsed};
 use crate::proto::remoting::requests::ConsumerSendMsgBack;
+use crate::proto::remoting::Response;
+use crate::proto::PhysicalOffset;
 use crate::store::{AppendBatch, StoreError};
 
 /// 36. Everything about the message is taken from its record: C++ clients send neither its topic nor its id.

@@ -2,17 +2,17 @@
 
 use super::{Call, Refused};
 use crate::actors::broker::shared::Shared;
-use crate::broker::{BrokerError, Effect};
-use crate::broker::admin::progress::{Progress, Wanted, progress};
-use crate::broker::admin::queues::{EntryQuery, asked_subscription, entries};
-use crate::broker::admin::runtime::{RuntimeFacts, broker_config, runtime_info, stats_data};
+use crate::broker::admin::progress::{progress, Progress, Wanted};
+use crate::broker::admin::queues::{asked_subscription, entries, EntryQuery};
+use crate::broker::admin::runtime::{broker_config, runtime_info, stats_data, RuntimeFacts};
 use crate::broker::admin::{clients, offsets, progress as consumption, topics};
-use crate::proto::remoting::Response;
+use crate::broker::{BrokerError, Effect};
 use crate::proto::remoting::requests::{
     CloneGroupOffset, GetBrokerConsumeStats, GetConsumeStats, GetConsumerConnectionList, GetProducerConnectionList,
     GetTopicStatsInfo, QueryConsumeQueue, QueryConsumeTimeSpan, QueryCorrectionOffset, QuerySubscriptionByConsumer,
     QueryTopicConsumeByWho, QueryTopicsByConsumer, ViewBrokerStatsData,
 };
+use crate::proto::remoting::Response;
 use std::sync::atomic::Ordering;
 
 /// 26
@@ -147,13 +147,7 @@ pub fn correction_offsets(call: &Call) -> Result<Response, Refused> {
     let header = QueryCorrectionOffset::decode(&ext)?;
     let filter = header.filter_groups.unwrap_or_default();
     let shared = &call.shared;
-    Ok(offsets::correction_offsets(
-        &header.topic,
-        &header.compare_group,
-        &filter,
-        &shared.offsets(),
-        &shared.store,
-    )?)
+    Ok(offsets::correction_offsets(&header.topic, &header.compare_group, &filter, &shared.offsets(), &shared.store)?)
 }
 
 /// 314

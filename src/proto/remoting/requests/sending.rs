@@ -159,10 +159,12 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    #[inline]
     fn read<T: FieldValue<'a>>(&self, position: usize) -> Result<T, FieldError> {
         T::read(self.names[position], self.values[position])
     }
 
+    #[inline]
     fn read_or_default<T: FieldValue<'a> + Default>(&self, position: usize) -> Result<T, FieldError> {
         Ok(self.read::<Option<T>>(position)?.unwrap_or_default())
     }
