@@ -51,7 +51,7 @@ pub(crate) struct EntryBlock {
 }
 
 /// What recovery and the queue table know of a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct QueueExtent {
     /// First entry a consumer may ask for.
     pub min: u64,

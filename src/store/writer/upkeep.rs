@@ -338,6 +338,7 @@ impl LogWriter {
             let result = async {
                 if let Some((unsynced, table)) = table {
                     store.files.sync(unsynced).await?;
+                    let table = table.map_err(io::Error::other)?;
                     files.queue_table.save(&table).await.map_err(io::Error::other)?;
                 }
                 files.checkpoint.save(&saved).await
