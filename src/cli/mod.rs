@@ -1,5 +1,6 @@
 //! The commands of the one binary.
 
+mod bench;
 mod serve;
 #[cfg(feature = "tokio")]
 mod signals;
@@ -46,6 +47,8 @@ enum Command {
     Nameserver(NameserverArgs),
     /// Start a broker
     Broker(BrokerArgs),
+    /// Measure how fast a broker is
+    Bench(bench::BenchArgs),
     /// Look into a store's files
     Store(store_check::StoreArgs),
 }
@@ -117,6 +120,7 @@ pub fn main() -> ExitCode {
         Command::Up(args) => serve::up(args),
         Command::Nameserver(args) => serve::nameserver(args),
         Command::Broker(args) => serve::broker(args),
+        Command::Bench(args) => bench::run(args),
         Command::Store(args) => store_check::run(args),
     };
     match outcome {

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{bail, Context, Result};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::EXIT_REFUSED;
-use crate::env::{Disk, real};
+use crate::env::{real, Disk};
 use crate::proto::message::DelayLevels;
-use crate::store::check::{CheckOptions, CheckReport, Severity, check_store};
+use crate::store::check::{check_store, CheckOptions, CheckReport, Severity};
 
 /// Arguments of `metaq store`.
 #[derive(Debug, Args)]

@@ -1,8 +1,15 @@
 //! All integration tests in one binary: it links once.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests look at the real world to check what the product did to it"
+)]
 
 mod admin;
 mod any_bytes;
 mod bodies;
+#[cfg(feature = "tokio")]
+mod cluster;
 mod config_files;
 mod index;
 mod index_bytes;

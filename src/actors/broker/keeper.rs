@@ -10,11 +10,11 @@ use tokio::sync::oneshot;
 use super::registrar::RegistrarMessage;
 use super::saved::Saved;
 use super::shared::Shared;
-use crate::broker::Effect;
 use crate::broker::admin::statistics::local_day;
+use crate::broker::Effect;
 use crate::env::ConnectionId;
 use crate::proto::remoting::requests::NotifyConsumerIdsChanged;
-use crate::proto::remoting::{Command, request};
+use crate::proto::remoting::{request, Command};
 
 /// How often members that are silent for too long are looked for.
 const SCAN_EVERY: Duration = Duration::from_secs(10);
@@ -114,6 +114,9 @@ impl KeeperArguments {
         }
         if effects.contains(&Effect::PersistGroups) {
             result = result.and(self.save_groups().await);
+        }
+        if effects.contains(&Effect::PersistOffsets) {
+            result = result.and(self.save_offsets().await);
         }
         if effects.contains(&Effect::Register) {
             let _ = self.registrar.cast(RegistrarMessage::Register);

@@ -17,20 +17,39 @@ use crate::broker::flow::{Permit, SessionFlow};
 use crate::broker::send::{EntryCode, RetryFacts, SendRequest};
 use crate::broker::topics::{FirstSend, TopicView};
 use crate::env::Millis;
-use crate::proto::message::{NewRecord, batch, encode_record, ids, names};
+use crate::proto::message::{NewRecord, batch, encode_record, ids, names, properties};
 use crate::proto::remoting::requests::SendHeader;
 use crate::proto::remoting::{Command, ExtSink, Head, RawFrame, Response, ResponseFrame, response};
-use crate::store::{AppendBatch, AppendResult, TagsCode};
+use crate::store::{AppendBatch, AppendResult, FlushMode, TagsCode};
 
 /// The sends gathered from one read.
 #[derive(Default)]
-pub struct SendBatch {
+pub struct Gathered {
+    /// Those whose answers wait for what the flush mode promises.
+    waiting: SendBatch,
+    /// Under SYNC_FLUSH those that do not want to wait for the disk (`WAIT` is `false`).
+    hasty: SendBatch,
+    settings: Option<Arc<Settings>>,
+}
+
+impl Gathered {
+    /// Hands the gathered sends to the log writer.
+    pub fn submit(&mut self, shared: &Arc<Shared>, output: &mut Output) {
+        if let Some(settings) = self.settings.take() {
+            self.waiting.submit(shared, &settings, true, output);
+            self.hasty.submit(shared, &settings, false, output);
+        }
+    }
+}
+
+/// Sends that are answered together.
+#[derive(Default)]
+struct SendBatch {
     records: AppendBatch,
     answers: Vec<SendAnswer>,
     /// UNIQ_KEYs of all answers, one behind the other.
     unique_keys: String,
     permit: Option<Permit>,
-    settings: Option<Arc<Settings>>,
 }
 
 /// What a send's answer needs besides its offsets.
@@ -98,11 +117,10 @@ pub fn take(
         client_version: head.version,
         peer: connection.peer,
     };
-    let settings = connection.sends.settings.get_or_insert_with(|| shared.settings());
-    let settings = Arc::clone(settings);
+    let settings = Arc::clone(connection.sends.settings.get_or_insert_with(|| shared.settings()));
     let refused = match gather(shared, connection, &settings, &incoming, reply) {
-        Ok(Gathered::Taken) => return,
-        Ok(Gathered::NeedsTopic) => {
+        Ok(Taken::Yes) => return,
+        Ok(Taken::NeedsTopic) => {
             // Rare: the topic or group has to be made and saved first, so the send goes its own way.
             let Ok(command) = Command::decode(frame) else { return };
             let (shared, peer, flow) = (Arc::clone(shared), connection.peer, connection.flow.clone());
@@ -113,8 +131,8 @@ pub fn take(
     reply.write(&mut output.bytes, &send_refusal(&settings.send, &refused));
 }
 
-enum Gathered {
-    Taken,
+enum Taken {
+    Yes,
     NeedsTopic,
 }
 
@@ -124,23 +142,26 @@ fn gather(
     settings: &Settings,
     incoming: &Incoming<'_>,
     reply: ReplyTo,
-) -> Result<Gathered, BrokerError> {
+) -> Result<Taken, BrokerError> {
     let request = incoming.request();
     settings.send.precheck(&request, shared.wall())?;
     if names::is_retry_topic(request.topic) {
-        return Ok(Gathered::NeedsTopic);
+        return Ok(Taken::NeedsTopic);
     }
     let Some(topic) = connection.topics.get(&shared.topic_directory, request.topic) else {
-        return Ok(Gathered::NeedsTopic);
+        return Ok(Taken::NeedsTopic);
     };
     let topic = Arc::clone(topic);
     let permit = connection.flow.acquire(incoming.body.len() + incoming.properties.len())?;
-    connection.sends.add(shared, settings, &mut connection.queues, incoming, &topic, None, reply)?;
-    match &mut connection.sends.permit {
+    let hasty = shared.store.flush_mode() == FlushMode::Sync
+        && properties::find(&incoming.properties, properties::WAIT) == Some("false");
+    let sends = if hasty { &mut connection.sends.hasty } else { &mut connection.sends.waiting };
+    sends.add(shared, settings, &mut connection.queues, incoming, &topic, None, reply)?;
+    match &mut sends.permit {
         Some(held) => held.merge(permit),
         none => *none = Some(permit),
     }
-    Ok(Gathered::Taken)
+    Ok(Taken::Yes)
 }
 
 impl SendBatch {
@@ -230,6 +251,7 @@ impl SendBatch {
         let group = self.records.next_group();
         for item in batch::items(incoming.body) {
             let item = item.map_err(|error| BrokerError::BatchBody { what: error.to_string() })?;
+            settings.send.check_body(item.body)?;
             let made = shared.unique_keys.next(shared.wall());
             let (entry_code, edits) = plan.item(&settings.send, item.properties, &made);
             let record = NewRecord {
@@ -265,16 +287,13 @@ impl SendBatch {
         start..self.unique_keys.len()
     }
 
-    /// Hands the gathered sends to the log writer.
-    pub fn submit(&mut self, shared: &Arc<Shared>, output: &mut Output) {
+    fn submit(&mut self, shared: &Arc<Shared>, settings: &Arc<Settings>, wait: bool, output: &mut Output) {
         if self.answers.is_empty() {
-            self.settings = None;
             return;
         }
-        let SendBatch { records, answers, unique_keys, permit, settings } = std::mem::take(self);
-        let Some(settings) = settings else { return };
-        let appended = shared.writer.append(records);
-        let shared = Arc::clone(shared);
+        let SendBatch { records, answers, unique_keys, permit } = std::mem::take(self);
+        let appended = shared.writer.append(records, wait);
+        let (shared, settings) = (Arc::clone(shared), Arc::clone(settings));
         output.later(Box::pin(async move {
             let appended = appended.await.ok();
             Some(Box::new(move |out: &mut Vec<u8>| {
@@ -384,7 +403,7 @@ async fn send_to_new_topic(
         Ok(permit) => permit,
         Err(error) => return reply.answer(send_refusal(&settings.send, &error)),
     };
-    let appended = shared.writer.append(std::mem::take(&mut sends.records)).await.ok();
+    let appended = shared.writer.append(std::mem::take(&mut sends.records), true).await.ok();
     Some(Box::new(move |out: &mut Vec<u8>| {
         write_answers(out, &shared, &settings, appended.as_ref(), &sends.answers, &sends.unique_keys);
         drop(permit);
@@ -415,7 +434,12 @@ async fn prepare(
         topic: request.topic,
         default_topic: &incoming.header.default_topic,
         default_topic_queue_nums: incoming.header.default_topic_queue_nums,
-        sys_flag: i32::from(incoming.header.unit_mode),
+        // Of a unit-mode producer: bit 0 marks a unit topic, bit 1 a retry topic of a unit's group.
+        sys_flag: match (incoming.header.unit_mode, group.is_some()) {
+            (false, _) => 0,
+            (true, false) => 1,
+            (true, true) => 2,
+        },
     };
     let topic = match &group {
         // A group that may not be made is the plan's refusal; no topic is left behind for it.

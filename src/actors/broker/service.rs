@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::handlers;
 use super::pull::Puller;
-use super::send::SendBatch;
+use super::send::Gathered;
 use super::shared::Shared;
 use crate::actors::net::{Answer, ConnectionHandle, Output, Service};
 use crate::broker::admin::statistics::{GroupCounters, Statistics, TopicCounters};
@@ -39,7 +39,7 @@ pub struct BrokerConnection {
     /// Its budget of bytes in flight.
     pub flow: SessionFlow,
     /// Sends of the present read.
-    pub sends: SendBatch,
+    pub sends: Gathered,
 }
 
 /// Queue handles of one connection, so that a send does not look its queue up in the store.
@@ -161,7 +161,7 @@ impl Service for BrokerService {
             queues: QueueCache::default(),
             consumed: ConsumedCache::default(),
             flow: SessionFlow::new(per_session, self.shared.flow.clone()),
-            sends: SendBatch::default(),
+            sends: Gathered::default(),
         }
     }
 

@@ -7,6 +7,8 @@ mod clock;
 mod disk;
 mod mapping;
 mod net;
+pub mod poll;
+pub mod process;
 mod rng;
 
 use std::sync::Arc;

@@ -10,6 +10,7 @@ use super::plan::Exit;
 use super::report::RecoveryReport;
 use super::{segments, Recovered, Recovery};
 use crate::env::{Env, FileLock, OpenMode};
+use crate::proto::message::record::BLANK_SIZE;
 use crate::proto::PhysicalOffset;
 use crate::store::checkpoint::CheckpointFile;
 use crate::store::commit_log::CommitLog;
@@ -72,6 +73,8 @@ pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError>
         tracing::warn!("{repair}");
     }
     let log_end = recovered.end.at;
+    let in_table = recovered.table.as_ref().map(|table| (table.last_record, table.last_store_time));
+    let last_record = recovered.end.last.or(in_table).unwrap_or_default();
     let report = RecoveryReport {
         exit,
         read_from: PhysicalOffset(recovered.plan.read_from),
@@ -94,9 +97,8 @@ pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError>
         counters: Counters::default(),
         lock: Mutex::new(Some(lock)),
     });
-    let last_store_time = recovered.end.last_store_time.unwrap_or_default().max(recovered.last_known);
     let state_files = StateFiles { checkpoint: checkpoint_file, queue_table };
-    let writer = LogWriter::new(Arc::clone(&store), state_files, checkpoint, last_store_time);
+    let writer = LogWriter::new(Arc::clone(&store), state_files, checkpoint, last_record);
     let dispatcher = Dispatcher::new(Arc::clone(&store), dispatch_from);
     Ok(Opened { store, writer, dispatcher, report })
 }
@@ -108,6 +110,13 @@ fn check_options(options: &StoreOptions) -> Result<(), OpenError> {
     }
     if options.queue_file_size == 0 || !options.queue_file_size.is_multiple_of(CQ_UNIT_SIZE as u64) {
         return wrong("mappedFileSizeConsumeQueue has to be a multiple of 20");
+    }
+    if options.max_record_size() + BLANK_SIZE as u64 > options.segment_size {
+        tracing::warn!(
+            maxMessageSize = options.max_message_size,
+            mappedFileSizeCommitLog = options.segment_size,
+            "the largest messages do not fit a file of the commit log and will be refused"
+        );
     }
     Ok(())
 }

@@ -2,17 +2,17 @@
 
 use super::{Call, Refused};
 use crate::actors::broker::shared::Shared;
-use crate::broker::BrokerError;
-use crate::broker::admin::progress::{Progress, Wanted, progress};
-use crate::broker::admin::queues::{EntryQuery, asked_subscription, entries};
-use crate::broker::admin::runtime::{RuntimeFacts, broker_config, runtime_info, stats_data};
+use crate::broker::admin::progress::{progress, Progress, Wanted};
+use crate::broker::admin::queues::{asked_subscription, entries, EntryQuery};
+use crate::broker::admin::runtime::{broker_config, runtime_info, stats_data, RuntimeFacts};
 use crate::broker::admin::{clients, offsets, progress as consumption, topics};
-use crate::proto::remoting::Response;
+use crate::broker::{BrokerError, Effect};
 use crate::proto::remoting::requests::{
     CloneGroupOffset, GetBrokerConsumeStats, GetConsumeStats, GetConsumerConnectionList, GetProducerConnectionList,
     GetTopicStatsInfo, QueryConsumeQueue, QueryConsumeTimeSpan, QueryCorrectionOffset, QuerySubscriptionByConsumer,
     QueryTopicConsumeByWho, QueryTopicsByConsumer, ViewBrokerStatsData,
 };
+use crate::proto::remoting::Response;
 use std::sync::atomic::Ordering;
 
 /// 26
@@ -147,13 +147,7 @@ pub fn correction_offsets(call: &Call) -> Result<Response, Refused> {
     let header = QueryCorrectionOffset::decode(&ext)?;
     let filter = header.filter_groups.unwrap_or_default();
     let shared = &call.shared;
-    Ok(offsets::correction_offsets(
-        &header.topic,
-        &header.compare_group,
-        &filter,
-        &shared.offsets(),
-        &shared.store,
-    )?)
+    Ok(offsets::correction_offsets(&header.topic, &header.compare_group, &filter, &shared.offsets(), &shared.store)?)
 }
 
 /// 314
@@ -171,6 +165,7 @@ pub async fn clone_offsets(call: &Call) -> Result<Response, Refused> {
         &mut effects,
     );
     tracing::info!(from = &*header.src_group, to = &*header.dest_group, queues = copied, "offsets were cloned");
+    effects.push(Effect::PersistOffsets);
     shared.carry_out_now(effects).await?;
     Ok(Response::success())
 }
@@ -188,7 +183,7 @@ pub async fn clean_unused_topics(call: &Call) -> Result<Response, Refused> {
     let shared = &call.shared;
     let stored = shared.store.topics();
     let unused = topics::unused_topics(&stored, &shared.topics());
-    let effects = unused.into_iter().map(|topic| crate::broker::Effect::DropQueues { topic }).collect();
+    let effects = unused.into_iter().map(|topic| Effect::DropQueues { topic }).collect();
     shared.carry_out_now(effects).await?;
     Ok(Response::success())
 }

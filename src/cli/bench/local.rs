@@ -1,0 +1,174 @@
+//! Servers that the bench starts for itself: this same binary on free ports, its data in a folder that goes with it.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+
+use super::target::{resolve, Target};
+use crate::env::real::poll::Acceptor;
+use crate::env::real::process;
+use crate::env::{Clock, Disk, Env};
+
+/// Where private servers keep their data, how they are run.
+#[derive(Clone)]
+pub struct Ground {
+    /// The world.
+    pub env: Env,
+    /// The folder under which theirs are made.
+    pub data: PathBuf,
+    /// Settings of the broker, as KEY=VALUE.
+    pub settings: Vec<String>,
+    /// The one CPU servers run on.
+    pub cpu: Option<usize>,
+}
+
+impl Ground {
+    /// A new folder's name.
+    fn folder(&self, kind: &str) -> PathBuf {
+        self.data.join(format!("metaq-bench-{kind}-{:016x}", self.env.rng.next_u64()))
+    }
+
+    /// The last steps of a start: pins the process.
+    fn settle(&self, child: &Child) -> Result<()> {
+        match self.cpu {
+            Some(cpu) => process::pin(child.id(), cpu).context("cannot pin a server to a CPU"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A running child and its folder; both go when it is dropped.
+struct Running {
+    child: Child,
+    folder: PathBuf,
+    disk: Arc<dyn Disk>,
+}
+
+impl Running {
+    /// Starts this binary with `arguments` and waits for the line that `is_ready` takes something out of.
+    fn start<T>(
+        ground: &Ground,
+        folder: PathBuf,
+        arguments: &[String],
+        is_ready: impl Fn(&str) -> Option<T>,
+    ) -> Result<(Running, T)> {
+        ground.env.disk.create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let program = std::env::current_exe().context("this program's own file is not known")?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).env("METAQ_LOG", "error");
+        let child = process::spawn(&mut command).context("cannot start a server")?;
+        let mut running = Running { child, folder, disk: Arc::clone(&ground.env.disk) };
+        ground.settle(&running.child)?;
+        let output = running.child.stdout.take().context("the server has no output")?;
+        for line in BufReader::new(output).lines() {
+            if let Some(found) = is_ready(&line?) {
+                return Ok((running, found));
+            }
+        }
+        bail!("a server did not start")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        process::terminate(&self.child);
+        let _ = self.child.wait();
+        // A folder that stays behind is the user's to remove; there is nobody to tell.
+        let _ = self.disk.remove_dir_all(&self.folder);
+    }
+}
+
+/// A NameServer and a broker of our own.
+pub struct PrivateBroker {
+    running: Running,
+    nameserver: SocketAddr,
+    /// From its start to the line that says it is ready.
+    pub ready_after: Duration,
+}
+
+impl PrivateBroker {
+    /// Starts one.
+    pub fn start(ground: &Ground, settings: &[String]) -> Result<PrivateBroker> {
+        let started = ground.env.clock.monotonic();
+        let (nameserver, broker) = (free_address()?, free_address()?);
+        let folder = ground.folder("broker");
+        let mut arguments = ["up", "--data"].map(str::to_owned).to_vec();
+        arguments.push(folder.display().to_string());
+        arguments.extend(["--nameserver".to_owned(), nameserver.to_string()]);
+        arguments.extend(["--broker".to_owned(), broker.to_string()]);
+        for setting in ground.settings.iter().chain(settings) {
+            arguments.extend(["--set".to_owned(), setting.clone()]);
+        }
+        let is_ready = |line: &str| line.starts_with("ready").then_some(());
+        let (running, ()) = Running::start(ground, folder, &arguments, is_ready)?;
+        let ready_after = ground.env.clock.monotonic() - started;
+        Ok(PrivateBroker { running, nameserver, ready_after })
+    }
+
+    /// Where clients find it.
+    pub fn nameserver(&self) -> String {
+        self.nameserver.to_string()
+    }
+
+    /// Its process.
+    pub fn process(&self) -> u32 {
+        self.running.child.id()
+    }
+
+    /// It and a topic, which is made.
+    pub fn target(&self, clock: &Arc<dyn Clock>, topic: &str) -> Result<Target> {
+        let target = Target::find(clock, &self.nameserver(), topic, true)?;
+        Ok(Target { process: Some(self.process()), ..target })
+    }
+}
+
+/// The ceiling probe in a process of its own.
+pub struct Probe {
+    running: Running,
+    serve: SocketAddr,
+    echo: SocketAddr,
+}
+
+impl Probe {
+    /// Starts one with a log of `bytes` bytes.
+    pub fn start(ground: &Ground, bytes: u64) -> Result<Probe> {
+        let folder = ground.folder("probe");
+        let log: &Path = &folder.join("log");
+        let arguments = ["bench", "probe-server", "--log", &log.display().to_string(), "--bytes", &bytes.to_string()];
+        let addresses = |line: &str| {
+            let mut words = line.split_whitespace();
+            match (words.next(), words.next(), words.next(), words.next()) {
+                (Some("probe"), Some(serve), Some("echo"), Some(echo)) => Some((serve.to_owned(), echo.to_owned())),
+                _ => None,
+            }
+        };
+        let (running, (serve, echo)) = Running::start(ground, folder, &arguments.map(str::to_owned), addresses)?;
+        Ok(Probe { running, serve: resolve(&serve)?, echo: resolve(&echo)? })
+    }
+
+    /// The probe, for requests like a broker's.
+    pub fn target(&self, topic: &str) -> Target {
+        Target {
+            address: self.serve,
+            broker: "probe".to_owned(),
+            topic: topic.to_owned(),
+            queues: 4,
+            process: Some(self.running.child.id()),
+        }
+    }
+
+    /// The port that only echoes.
+    pub fn echo(&self, topic: &str) -> Target {
+        Target { address: self.echo, ..self.target(topic) }
+    }
+}
+
+/// An address of this machine that nobody listens on at this moment.
+fn free_address() -> Result<SocketAddr> {
+    Ok(Acceptor::listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?.local_addr()?)
+}
