@@ -42,11 +42,15 @@ pub struct BrokerConnection {
 /// Queue handles of one connection, so that a send does not look its queue up in the store.
 #[derive(Default)]
 pub struct QueueCache {
-    topics: HashMap<Arc<str>, HashMap<u32, Arc<ConsumeQueue>>>,
+    topics: HashMap<Arc<str>, Vec<Arc<ConsumeQueue>>>,
+    /// The topic used last and those of its queues that were used: most connections use one topic for long.
+    recent: Option<(Arc<str>, Vec<Arc<ConsumeQueue>>)>,
 }
 
 /// Topics whose queues one connection remembers; beyond, it begins anew.
 const CACHED_TOPICS_MAX: usize = 1024;
+/// Queues of a topic that one connection remembers; they are searched one after the other.
+const CACHED_QUEUES_MAX: usize = 32;
 
 impl QueueCache {
     /// The queue, made if it is not there.
@@ -54,17 +58,31 @@ impl QueueCache {
     /// # Errors
     /// The store's, if it takes no more queues.
     pub fn get(&mut self, store: &Store, topic: &str, queue_id: u32) -> Result<Arc<ConsumeQueue>, StoreError> {
-        if let Some(queue) = self.topics.get(topic).and_then(|queues| queues.get(&queue_id)) {
-            if !queue.is_deleted() {
-                return Ok(Arc::clone(queue));
-            }
+        if self.recent.as_ref().is_none_or(|(recent, _)| **recent != *topic) {
+            self.turn_to(topic);
+        }
+        let queues = self.recent.as_mut().map(|(_, queues)| queues);
+        let Some(queues) = queues else { return store.queue_or_create(topic, queue_id) };
+        if let Some(queue) = queues.iter().find(|queue| queue.id() == queue_id && !queue.is_deleted()) {
+            return Ok(Arc::clone(queue));
         }
         let queue = store.queue_or_create(topic, queue_id)?;
-        if self.topics.len() >= CACHED_TOPICS_MAX {
-            self.topics.clear();
+        queues.retain(|queue| !queue.is_deleted());
+        if queues.len() < CACHED_QUEUES_MAX {
+            queues.push(Arc::clone(&queue));
         }
-        self.topics.entry(Arc::clone(queue.topic())).or_default().insert(queue_id, Arc::clone(&queue));
         Ok(queue)
+    }
+
+    /// Makes `topic` the one used last.
+    fn turn_to(&mut self, topic: &str) {
+        if let Some((topic, queues)) = self.recent.take() {
+            if self.topics.len() >= CACHED_TOPICS_MAX {
+                self.topics.clear();
+            }
+            self.topics.insert(topic, queues);
+        }
+        self.recent = Some(self.topics.remove_entry(topic).unwrap_or_else(|| (topic.into(), Vec::new())));
     }
 }
 

@@ -241,16 +241,49 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// How many bytes come before the first quote or backslash.
+/// How many bytes come before the first quote or backslash. Looks at eight at a time.
 #[inline]
 fn plain_len(bytes: &[u8]) -> usize {
-    bytes.iter().position(|byte| matches!(byte, b'"' | b'\\')).unwrap_or(bytes.len())
+    const LOW: u64 = u64::from_be_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_be_bytes([0x80; 8]);
+    // The highest bit of the first zero byte is set; behind that one bits mean nothing.
+    let zero = |word: u64| word.wrapping_sub(LOW) & !word & HIGH;
+    let mut len = 0;
+    while let Some(chunk) = bytes.get(len..).and_then(|rest| rest.first_chunk::<8>()) {
+        // The first byte becomes the lowest, where the subtraction's borrows begin.
+        let word = u64::from_be_bytes(*chunk).swap_bytes();
+        let found = zero(word ^ (LOW * b'"' as u64)) | zero(word ^ (LOW * b'\\' as u64));
+        if found != 0 {
+            return len + found.trailing_zeros() as usize / 8;
+        }
+        len += 8;
+    }
+    let rest = &bytes[len..];
+    len + rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).unwrap_or(rest.len())
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::version;
     use super::*;
+
+    #[test]
+    fn the_first_quote_or_backslash_ends_plain_text() {
+        let neighbours = [b'!', b'#', b'[', b']', 0, 0x7F, 0x80, 0xFF, 0xA2, 0xDC];
+        for filler in neighbours {
+            for len in 0..40 {
+                let mut text = vec![filler; len];
+                assert_eq!(plain_len(&text), len);
+                for at in 0..len {
+                    for end in [b'"', b'\\'] {
+                        text[at] = end;
+                        assert_eq!(plain_len(&text), at, "{text:?}");
+                    }
+                    text[at] = filler;
+                }
+            }
+        }
+    }
 
     #[track_caller]
     fn refused(header: &str) -> HeadError {

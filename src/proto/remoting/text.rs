@@ -32,6 +32,20 @@ impl<'a> Text<'a> {
         Cow::Owned(out)
     }
 
+    /// The text, borrowed from the header or, if it holds escapes, from `buffer`, whose content it replaces. For paths
+    /// that may not allocate.
+    pub fn str_in<'b>(self, buffer: &'b mut String) -> &'b str
+    where
+        'a: 'b,
+    {
+        if !self.escaped {
+            return self.raw;
+        }
+        buffer.clear();
+        self.for_each_piece(|piece| buffer.push_str(piece));
+        buffer
+    }
+
     /// Appends the text to `out`, without a copy in between.
     pub fn append_to(self, out: &mut Vec<u8>) {
         self.for_each_piece(|piece| out.extend_from_slice(piece.as_bytes()));
@@ -44,7 +58,9 @@ impl<'a> Text<'a> {
 
     fn for_each_piece(self, mut emit: impl FnMut(&str)) {
         let mut rest = self.raw;
-        while let Some(at) = rest.find('\\').filter(|_| self.escaped) {
+        // Pieces are short: a search made for long texts takes longer to begin than this one to end.
+        let escape = |text: &str| text.bytes().position(|byte| byte == b'\\');
+        while let Some(at) = escape(rest).filter(|_| self.escaped) {
             emit(&rest[..at]);
             let (character, used) = unescape(&rest[at..]);
             emit(character.encode_utf8(&mut [0; 4]));
@@ -72,6 +88,10 @@ fn unescape(text: &str) -> (char, usize) {
 
 fn unescape_unicode(text: &str) -> (char, usize) {
     const LEN: usize = 6;
+    // The separators of properties: nearly all escapes there are.
+    if let [_, _, b'0', b'0', b'0', digit @ b'0'..=b'9', ..] = text.as_bytes() {
+        return (char::from(digit - b'0'), LEN);
+    }
     let Some(first) = code_unit(text) else { return (char::REPLACEMENT_CHARACTER, text.len()) };
     let second = text.get(LEN..).and_then(code_unit);
     // Two units make one character only if they are a high and a low surrogate.
@@ -114,6 +134,7 @@ mod tests {
     fn check(raw: &str, expected: &str) {
         let text = Text::json(raw, raw.contains('\\'));
         assert_eq!(text.str(), expected);
+        assert_eq!(text.str_in(&mut "before".to_owned()), expected);
         let mut out = Vec::new();
         text.append_to(&mut out);
         assert_eq!(out, expected.as_bytes());
