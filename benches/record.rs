@@ -2,10 +2,10 @@
 
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use metaq::env::Millis;
 use metaq::proto::message::properties::{self, Edit};
-use metaq::proto::message::{BodyCrc, NewRecord, encode_record, parse, patch_offsets};
+use metaq::proto::message::{encode_record, parse, patch_offsets, BodyCrc, NewRecord};
 use metaq::proto::{PhysicalOffset, QueueOffset};
 
 const PROPERTIES: &str = "UNIQ_KEY\u{1}C0A801141A2B18B4AAC247B760000000\u{2}WAIT\u{1}true\u{2}TAGS\u{1}TagA\u{2}";
@@ -55,5 +55,8 @@ fn records(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, records);
-criterion_main!(benches);
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    records(&mut criterion);
+    criterion.final_summary();
+}

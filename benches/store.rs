@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use metaq::env::real::env;
 use metaq::env::{Clock, Millis, OpenMode};
+use metaq::proto::message::{encode_record, NewRecord};
 use metaq::proto::QueueOffset;
-use metaq::proto::message::{NewRecord, encode_record};
 use metaq::store::{
-    AppendBatch, EntryForFilter, LogWriter, Opened, Progress, ReadLimits, Store, StoreOptions, TagsCode, open,
+    open, AppendBatch, EntryForFilter, LogWriter, Opened, Progress, ReadLimits, Store, StoreOptions, TagsCode,
 };
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -176,5 +176,10 @@ fn building(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, appending, pulling, building);
-criterion_main!(benches);
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    appending(&mut criterion);
+    pulling(&mut criterion);
+    building(&mut criterion);
+    criterion.final_summary();
+}

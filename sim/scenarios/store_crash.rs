@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use metaq::env::Env;
-use metaq::proto::message::record::{iterate, BodyCrc, RecordView};
+use metaq::proto::message::record::{iterate, BodyCrc};
 use metaq::proto::QueueOffset;
 use metaq::store::{open, EntryForFilter, FlushMode, ReadLimits, Store, StoreOptions};
 
 use crate::checkers::{acknowledged_kept, all_delivered, nothing_read_early, offsets_dense, Violation};
+use crate::client::message_of;
 use crate::history::{Event, Message, Queue};
 use crate::random::Stream;
 use crate::scenarios::{Scenario, Verdict};
@@ -125,9 +126,9 @@ async fn contents(world: &World, env: Env, options: &StoreOptions) -> Result<Vec
             events.push(Event::Found(message, (Queue::new("broker", TOPIC, id), from)));
             next = from + 1;
         }
-        let max = opened.store.queue(TOPIC, id).map_or(0, |queue| queue.max().0);
-        if next != max {
-            let finding = format!("queue {id} says it ends at {max}, its last message is before {next}");
+        let (min, max) = opened.store.queue(TOPIC, id).map_or((0, 0), |queue| (queue.min().0, queue.max().0));
+        if next.max(min) != max {
+            let finding = format!("queue {id} says it has {min} to {max}, its last message is before {next}");
             return Err(Violation::new("queues and log agree", finding));
         }
     }
@@ -148,12 +149,4 @@ pub fn read_one(store: &Arc<Store>, id: u32, from: u64) -> Result<Option<(u64, M
         Some(Err(error)) => Err(broken(format!("offset {} of queue {id}: {error}", from.0))),
         Some(Ok(record)) => Ok(Some((record.queue_offset().0, message_of(&record).map_err(broken)?))),
     }
-}
-
-/// The number in a body, which must be what [`StoreProcess`] writes.
-fn message_of(record: &RecordView<'_>) -> Result<Message, String> {
-    let body = record.body();
-    let message = body.first_chunk().map(|bytes| u64::from_be_bytes(*bytes)).ok_or("a body without number")?;
-    let intact = body[8..].iter().all(|byte| *byte == message as u8);
-    intact.then_some(message).ok_or_else(|| format!("the body of {message} is damaged"))
 }

@@ -6,7 +6,9 @@
 
 pub mod agenda;
 pub mod checkers;
+pub mod client;
 pub mod clock;
+pub mod cluster;
 pub mod disk;
 pub mod faults;
 pub mod history;

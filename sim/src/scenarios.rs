@@ -5,6 +5,8 @@ use futures::future::LocalBoxFuture;
 use crate::checkers::Violation;
 use crate::world::World;
 
+#[path = "../scenarios/cluster.rs"]
+mod cluster;
 #[path = "../scenarios/ping.rs"]
 mod ping;
 #[path = "../scenarios/store_crash.rs"]
@@ -25,7 +27,15 @@ pub struct Scenario {
 }
 
 /// All scenarios.
-pub const ALL: &[Scenario] = &[ping::SCENARIO, store_crash::POWER_CUT, store_crash::KILL, store_crash::ASYNC_POWER_CUT];
+pub const ALL: &[Scenario] = &[
+    ping::SCENARIO,
+    store_crash::POWER_CUT,
+    store_crash::KILL,
+    store_crash::ASYNC_POWER_CUT,
+    cluster::CALM,
+    cluster::BROKER_POWER_CUT,
+    cluster::BROKER_KILL,
+];
 
 /// The scenario of a name.
 pub fn find(name: &str) -> Option<&'static Scenario> {

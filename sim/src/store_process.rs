@@ -11,6 +11,7 @@ use metaq::proto::message::encode::{encode_record, NewRecord};
 use metaq::store::{open, AppendBatch, FlushMode, JobDone, LogWriter, Progress, StoreOptions, Stored, SyncDone};
 
 use crate::checkers::Violation;
+use crate::client::body_of;
 use crate::history::{Event, Message, Queue};
 use crate::random::Stream;
 use crate::scenarios::store_crash::{read_one, GROUP, QUEUES, TOPIC};
@@ -111,9 +112,8 @@ impl StoreProcess {
     }
 
     fn add(&mut self, batch: &mut AppendBatch, writer: &LogWriter, message: Message, id: u32) {
-        let mut body = message.to_be_bytes().to_vec();
         let most = *self.random.pick(&[20, 200, 2_000]);
-        body.resize(8 + self.random.below(most) as usize, message as u8);
+        let body = body_of(message, self.random.below(most) as usize);
         let start = batch.bytes.len();
         let record = NewRecord {
             topic: TOPIC,

@@ -40,10 +40,12 @@ pub struct Appended {
 
 /// What the log writer is told.
 pub enum LogMessage {
-    /// Append these records and answer once they are as durable as promised.
+    /// Append these records and answer.
     Append {
         /// The records.
         batch: AppendBatch,
+        /// Whether the answer waits for what the flush mode promises.
+        wait: bool,
         /// Gets the results.
         reply: oneshot::Sender<Appended>,
     },
@@ -104,11 +106,12 @@ impl LogWriterHandle {
         Ok(LogWriterHandle { actor })
     }
 
-    /// Hands a batch over. The receiver fails if the writer has stopped: then nothing is known about the batch.
-    pub fn append(&self, batch: AppendBatch) -> oneshot::Receiver<Appended> {
+    /// Hands a batch over; with `wait` it is answered once it is as durable as the flush mode promises, else once it is
+    /// written. The receiver fails if the writer has stopped: then nothing is known about the batch.
+    pub fn append(&self, batch: AppendBatch, wait: bool) -> oneshot::Receiver<Appended> {
         let (reply, appended) = oneshot::channel();
         // If the writer is gone the message is dropped, and the receiver says so.
-        let _ = self.actor.cast(LogMessage::Append { batch, reply });
+        let _ = self.actor.cast(LogMessage::Append { batch, wait, reply });
         appended
     }
 
@@ -195,7 +198,7 @@ impl Actor for LogWriterActor {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            LogMessage::Append { batch, reply } => state.append(&myself, batch, reply).await?,
+            LogMessage::Append { batch, wait, reply } => state.append(&myself, batch, wait, reply).await?,
             LogMessage::Commit => {
                 state.commit_queued = false;
                 state.start_sync(&myself);
@@ -224,6 +227,7 @@ impl State {
         &mut self,
         myself: &ActorRef<LogMessage>,
         mut batch: AppendBatch,
+        wait: bool,
         reply: oneshot::Sender<Appended>,
     ) -> Result<(), ActorProcessingErr> {
         // A closed store answers by dropping the reply: nothing was stored.
@@ -235,7 +239,7 @@ impl State {
         let (end, wants_upkeep) = (writer.end(), writer.wants_upkeep());
         let appended = Appended { batch, results, durability: Durability::AsPromised };
         let must_sync = self.options.flush == FlushMode::Sync && appended.results.iter().any(Result::is_ok);
-        if !must_sync || self.env.canary(Canary::AcknowledgeBeforeSync) {
+        if !must_sync || !wait || self.env.canary(Canary::AcknowledgeBeforeSync) {
             // A session that has ended needs no answer.
             let _ = reply.send(appended);
         } else {

@@ -16,9 +16,7 @@ use crate::config::nameserver::NameServerSettings;
 use crate::env::{ConnectionId, Env, Millis};
 use crate::nameserver::{Effect, KvConfig, MinBrokerChange, NameServer};
 use crate::proto::remoting::requests::NotifyMinBrokerIdChange;
-use crate::proto::remoting::{
-    Command, Head, RawFrame, Response, Serialization, encode_response, request, response,
-};
+use crate::proto::remoting::{encode_response, request, response, Command, Head, RawFrame, Response, Serialization};
 use crate::store::config_file::{ConfigFile, Loaded};
 
 /// The most bytes of the kv config.
@@ -252,11 +250,8 @@ impl Service for NameServerService {
         output: &mut Output,
     ) -> Result<(), String> {
         let (reply, answered) = oneshot::channel();
-        let frame = OwnedFrame {
-            serialization: frame.serialization,
-            header: frame.header.to_vec(),
-            body: frame.body.to_vec(),
-        };
+        let frame =
+            OwnedFrame { serialization: frame.serialization, header: frame.header.to_vec(), body: frame.body.to_vec() };
         let (serialization, opaque, oneway) = (frame.serialization, head.opaque, head.is_oneway());
         let _ = self.actor.cast(NameServerMessage::Request { connection: *connection, frame, reply });
         output.later(Box::pin(async move {

@@ -15,6 +15,8 @@ pub enum Effect {
     PersistTopics,
     /// Write `subscriptionGroup.json`, before the request that caused it is answered.
     PersistGroups,
+    /// Write `consumerOffset.json` now and not with the next regular save.
+    PersistOffsets,
     /// Register with all NameServers now: a snapshot taken when this is carried out is the newest.
     Register,
     /// Drop the queues of a deleted topic from the store.

@@ -6,14 +6,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{bail, Context, Result};
 
-use super::{BrokerArgs, EXIT_BUG, NameserverArgs, UpArgs, signals};
+use super::{signals, BrokerArgs, NameserverArgs, UpArgs, EXIT_BUG};
 use crate::actors::broker::BrokerHandle;
 use crate::actors::nameserver::NameServerHandle;
 use crate::config::broker::BrokerConfig;
 use crate::config::nameserver::NameServerSettings;
-use crate::env::{Env, real};
+use crate::env::{real, Env};
 
 /// How long a stop may take before the process ends anyway; what is not flushed by then is recovered at the next start.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
@@ -130,7 +130,7 @@ pub fn broker(args: BrokerArgs) -> Result<ExitCode> {
 
 /// Waits until the process is asked to stop, or the broker can go on no longer.
 async fn serve_until_stopped(broker: &BrokerHandle) -> Result<ExitCode> {
-    use futures::future::{Either, select};
+    use futures::future::{select, Either};
     match select(Box::pin(signals::stop_requested()), Box::pin(broker.failed())).await {
         Either::Left((signal, _)) => {
             signal?;
@@ -182,7 +182,11 @@ fn resolve(address: &str) -> Result<SocketAddr> {
 
 /// The address by which a process on this machine reaches a listener.
 fn reachable(address: SocketAddr) -> SocketAddr {
-    if address.ip().is_unspecified() { SocketAddr::from(([127, 0, 0, 1], address.port())) } else { address }
+    if address.ip().is_unspecified() {
+        SocketAddr::from(([127, 0, 0, 1], address.port()))
+    } else {
+        address
+    }
 }
 
 fn read_settings(path: &Path) -> Result<String> {

@@ -2,7 +2,7 @@
 
 /// Completes when the process is asked to stop.
 pub async fn stop_requested() -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
+    use tokio::signal::unix::{signal, SignalKind};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     futures::future::select(Box::pin(terminate.recv()), Box::pin(interrupt.recv())).await;

@@ -51,7 +51,7 @@ pub struct DirEntry {
 /// Space of the partition that holds a path, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Size of the partition.
+    /// What is used and what this process may still use, together.
     pub total: u64,
     /// What this process may still use.
     pub available: u64,

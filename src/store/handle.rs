@@ -114,7 +114,10 @@ impl Store {
         if !removed.is_empty() && self.env.disk.exists(&directory) {
             self.env.disk.remove_dir_all(&directory).map_err(StoreError::io("delete the topic's queues"))?;
         }
-        self.queue_deleted.store(!removed.is_empty(), Ordering::Release);
+        if !removed.is_empty() {
+            self.files.note_topic_deleted();
+            self.queue_deleted.store(true, Ordering::Release);
+        }
         Ok(removed)
     }
 

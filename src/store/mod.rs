@@ -30,6 +30,7 @@ mod read;
 pub mod recovery;
 pub mod retention;
 mod segment;
+pub mod snapshot;
 mod state;
 mod time_search;
 mod writer;

@@ -146,6 +146,34 @@ impl Store {
         Ok(ReadOutcome { records: records as u32, cold, ..outcome(status, QueueOffset(next)) })
     }
 
+    /// Appends up to `max` entries of `queue` from number `from` on to `out`, each with its number, and reads no records.
+    /// None is appended for what was never written. A short answer is no sign of the end.
+    pub fn entries(
+        &self,
+        queue: &ConsumeQueue,
+        from: QueueOffset,
+        max: usize,
+        out: &mut Vec<(QueueOffset, QueueEntry)>,
+    ) -> Result<(), StoreError> {
+        let end = queue.max().0.min(from.0.saturating_add(max as u64));
+        let mut block = EntryBlock::default();
+        let mut next = from.max(queue.min()).0;
+        while next < end {
+            queue.entries(&self.files, next, end, &mut block).map_err(StoreError::io("read the consume queue"))?;
+            let before = next;
+            for entry in block.iter() {
+                if !entry.is_filler() {
+                    out.push((QueueOffset(next), entry));
+                }
+                next += 1;
+            }
+            if next == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Appends the record that begins at `at` to `out`. Checks that one does: a position from a message id may be
     /// anything.
     pub fn record_at(&self, at: PhysicalOffset, out: &mut Vec<u8>) -> Result<(), StoreError> {

@@ -3,6 +3,8 @@
 mod admin;
 mod any_bytes;
 mod bodies;
+#[cfg(feature = "tokio")]
+mod cluster;
 mod config_files;
 mod index;
 mod index_bytes;

@@ -156,9 +156,10 @@ fn sends_are_the_same_in_both_serializations() {
         default_topic_queue_nums: 4,
         queue_id: 2,
         born_timestamp: 1_700_000_000_000,
-        properties: Text::plain(
-            "KEYS\u{1}order-1\u{2}UNIQ_KEY\u{1}C0A801141A2B18B4AAC247B760000000\u{2}WAIT\u{1}true\u{2}TAGS\u{1}TagA\u{2}",
-        ),
+        properties: Text::plain(concat!(
+            "KEYS\u{1}order-1\u{2}UNIQ_KEY\u{1}C0A801141A2B18B4AAC247B760000000\u{2}",
+            "WAIT\u{1}true\u{2}TAGS\u{1}TagA\u{2}"
+        )),
         broker_name: Some("broker-a".into()),
         ..SendHeader::default()
     };

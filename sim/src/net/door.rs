@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -147,7 +147,7 @@ impl Net for SimNet {
             }
             let host = inner.hosts.get_mut(&self.node).ok_or(io::ErrorKind::NotConnected)?;
             let ip = address.ip();
-            if !ip.is_unspecified() && !ip.is_loopback() && ip != std::net::IpAddr::V4(host.ip) {
+            if !ip.is_unspecified() && !ip.is_loopback() && ip != IpAddr::V4(host.ip) {
                 return Err(io::ErrorKind::AddrNotAvailable.into());
             }
             if host.ports.contains_key(&address.port()) {
@@ -158,6 +158,16 @@ impl Net for SimNet {
             let door = SimNet::new(self.network.clone(), self.node, self.life.clone());
             Ok(Box::new(SimListener { door, address }) as Box<dyn Listener>)
         })
+    }
+
+    fn own_address(&self) -> IpAddr {
+        let inner = self.network.lock();
+        inner.hosts.get(&self.node).map_or(Ipv4Addr::LOCALHOST, |host| host.ip).into()
+    }
+
+    fn own_name(&self) -> String {
+        let inner = self.network.lock();
+        inner.hosts.get(&self.node).map_or_else(String::new, |host| host.name.clone())
     }
 
     fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {

@@ -1,7 +1,7 @@
 //! Errors as answers.
 
-use crate::broker::BrokerError;
 use crate::broker::send::SendRules;
+use crate::broker::BrokerError;
 use crate::proto::remoting::Response;
 use crate::store::{Refusal, StoreError};
 

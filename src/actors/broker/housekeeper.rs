@@ -3,8 +3,8 @@
 //! It works in small steps between which other actors get their turn. The log writer signals that there is work; with no
 //! sends there is nothing to do but to look at the disk every 10 s.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -27,6 +27,8 @@ pub enum HousekeeperMessage {
     Dispatch,
     /// Look at the disk, delete what has expired.
     Clean,
+    /// An operator wants expired files deleted, whatever the hour.
+    DeleteExpired,
     /// Index everything and answer; nothing is done afterwards.
     Drain {
         /// Told when all is indexed.
@@ -120,6 +122,10 @@ impl Actor for Housekeeper {
         }
         match message {
             HousekeeperMessage::Dispatch => state.dispatch(&myself)?,
+            HousekeeperMessage::DeleteExpired => {
+                state.arguments.guard.request_deletion();
+                myself.cast(HousekeeperMessage::Clean)?;
+            }
             HousekeeperMessage::Clean => {
                 if let Err(error) = state.arguments.store.clean(&mut state.arguments.guard).await {
                     tracing::error!(%error, "the store was not cleaned");

@@ -10,13 +10,17 @@ use tokio::sync::oneshot;
 use super::registrar::RegistrarMessage;
 use super::saved::Saved;
 use super::shared::Shared;
+use crate::broker::admin::statistics::local_day;
 use crate::broker::Effect;
 use crate::env::ConnectionId;
 use crate::proto::remoting::requests::NotifyConsumerIdsChanged;
-use crate::proto::remoting::{Command, request};
+use crate::proto::remoting::{request, Command};
 
 /// How often members that are silent for too long are looked for.
 const SCAN_EVERY: Duration = Duration::from_secs(10);
+
+/// How often statistics are sampled.
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// What the keeper is told.
 pub enum KeeperMessage {
@@ -31,6 +35,8 @@ pub enum KeeperMessage {
     SaveOffsets,
     /// Time to look for silent clients.
     Scan,
+    /// Time to sample the statistics.
+    Sample,
     /// Save everything that changed and answer.
     Flush {
         /// Told when all is saved, or what could not be.
@@ -68,6 +74,7 @@ impl Actor for Keeper {
         let save_every = arguments.shared.settings().config.flush_consumer_offset_interval.max(100);
         myself.send_interval(Duration::from_millis(save_every), || KeeperMessage::SaveOffsets);
         myself.send_interval(SCAN_EVERY, || KeeperMessage::Scan);
+        myself.send_interval(SAMPLE_EVERY, || KeeperMessage::Sample);
         Ok(arguments)
     }
 
@@ -89,6 +96,7 @@ impl Actor for Keeper {
                 let _ = state.save_offsets().await;
             }
             KeeperMessage::Scan => state.scan().await,
+            KeeperMessage::Sample => state.sample(),
             KeeperMessage::Flush { done } => {
                 let _ = done.send(state.flush().await);
             }
@@ -107,6 +115,9 @@ impl KeeperArguments {
         if effects.contains(&Effect::PersistGroups) {
             result = result.and(self.save_groups().await);
         }
+        if effects.contains(&Effect::PersistOffsets) {
+            result = result.and(self.save_offsets().await);
+        }
         if effects.contains(&Effect::Register) {
             let _ = self.registrar.cast(RegistrarMessage::Register);
         }
@@ -119,10 +130,12 @@ impl KeeperArguments {
                 }
                 Effect::ForgetTopicOffsets { topic } => {
                     self.shared.offsets().remove_topic(&topic);
+                    self.shared.statistics.forget_topic(&topic);
                     result = result.and(self.save_offsets().await);
                 }
                 Effect::ForgetGroupOffsets { group } => {
                     self.shared.offsets().remove_group(&group);
+                    self.shared.statistics.forget_group(&group);
                     result = result.and(self.save_offsets().await);
                 }
                 Effect::NotifyIdsChanged { group, connections } => self.notify(&group, &connections),
@@ -149,6 +162,12 @@ impl KeeperArguments {
                 tracing::debug!(group, ?handle, %error, "a member was not told that its group changed");
             }
         }
+    }
+
+    fn sample(&self) {
+        let clock = &self.shared.env.clock;
+        let day = local_day(clock.now(), clock.local_offset_seconds());
+        self.shared.statistics.on_tick(self.shared.now(), day);
     }
 
     async fn scan(&mut self) {

@@ -5,10 +5,12 @@
 //! | [`BrokerActor`] | watches the others | with the broker |
 //! | log writer | writes the log | the broker stops: it cannot trust its log |
 //! | keeper | carries out effects of the rules | the broker stops |
+//! | delay scheduler | delivers delayed messages once they are due | the broker stops |
 //! | housekeeper | builds the index, deletes what has expired | the broker stops |
 //! | registrar | tells the NameServers what is here | the broker stops |
 //! | listeners and their sessions | requests and answers | a session alone, with its connection |
 
+pub mod delay;
 pub mod errors;
 pub mod handlers;
 pub mod housekeeper;
@@ -29,6 +31,7 @@ use anyhow::{Context, Result};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{oneshot, watch};
 
+use self::delay::{DelayActor, DelayArguments, DelayMessage};
 use self::housekeeper::{Housekeeper, HousekeeperArguments, HousekeeperMessage};
 use self::keeper::{Keeper, KeeperArguments, KeeperMessage};
 use self::registrar::{Registrar, RegistrarMessage};
@@ -41,7 +44,7 @@ use crate::broker::groups::{GroupRules, GroupTable};
 use crate::broker::offsets::OffsetTable;
 use crate::broker::topics::{TopicRules, TopicTable};
 use crate::config::broker::{BrokerConfig, FlushDiskType};
-use crate::env::Env;
+use crate::env::{Env, Listener};
 use crate::proto::message::system::BootOptions;
 use crate::store::retention::{DiskGuard, RetentionPolicy, RetentionSettings};
 use crate::store::{self, FlushMode, Opened, Store, StoreOptions};
@@ -54,6 +57,7 @@ pub struct BrokerHandle {
     shared: Arc<Shared>,
     listener: ListenerHandle,
     old_clients: Option<ListenerHandle>,
+    delay: ActorRef<DelayMessage>,
     keeper: ActorRef<KeeperMessage>,
     housekeeper: ActorRef<HousekeeperMessage>,
     registrar: ActorRef<RegistrarMessage>,
@@ -74,6 +78,10 @@ impl BrokerHandle {
                 name => name,
             };
         }
+        // First of all: a port that is taken is said before anything is touched, and port 0 becomes the one that clients
+        // are told. What connects meanwhile waits to be accepted.
+        let listener = env.net.listen(address).await.with_context(|| format!("cannot listen on {address}"))?;
+        let address = listener.local_addr()?;
         let root_directory = PathBuf::from(&config.store_path_root_dir);
         env.disk
             .create_dir_all(&root_directory)
@@ -82,6 +90,7 @@ impl BrokerHandle {
         let (topics_file, topics) = Saved::open(env, &root_directory)?;
         let (groups_file, groups) = Saved::open(env, &root_directory)?;
         let (offsets_file, offsets) = Saved::open(env, &root_directory)?;
+        let (delays_file, delays) = Saved::open(env, &root_directory)?;
         let Opened { store, writer, dispatcher, report } = store::open(env, store_options(&config)).await?;
         for repair in &report.repairs {
             tracing::warn!("{repair}");
@@ -105,16 +114,13 @@ impl BrokerHandle {
         let wall = env.clock.now();
         let parts = Parts {
             env: env.clone(),
+            delays: delay::restored(&store, &config, delays, &mut effects),
             store,
             writer,
             advertised,
             topics: TopicTable::new(topic_rules(&config), &boot_options(&config), topics, wall, &mut effects),
             groups: GroupTable::new(group_rules(&config), groups, wall, &mut effects),
-            offsets: OffsetTable::load(
-                offsets,
-                config.consumer_offset_update_version_step,
-                config.offsets_max,
-            ),
+            offsets: OffsetTable::load(offsets, config.consumer_offset_update_version_step, config.offsets_max),
             settings: Settings::new(config, advertised),
         };
         let shared = Arc::new(Shared::new(parts));
@@ -127,12 +133,15 @@ impl BrokerHandle {
             registrar: registrar.clone(),
         };
         let (keeper, _) = Actor::spawn_linked(None, Keeper, arguments, root.get_cell()).await?;
-        shared.set_keeper(keeper.clone());
+        shared.set_actors(keeper.clone(), housekeeper.clone());
         shared.carry_out_now(effects).await.map_err(anyhow::Error::msg)?;
 
-        let (listener, old_clients) = listen(env, &shared, address).await?;
+        let arguments = DelayArguments { shared: Arc::clone(&shared), file: delays_file };
+        let (delay, _) = Actor::spawn_linked(None, DelayActor, arguments, root.get_cell()).await?;
+
+        let (listener, old_clients) = listen(env, &shared, listener).await?;
         registrar.cast(RegistrarMessage::Register)?;
-        Ok(BrokerHandle { shared, listener, old_clients, keeper, housekeeper, registrar, root, failure })
+        Ok(BrokerHandle { shared, listener, old_clients, delay, keeper, housekeeper, registrar, root, failure })
     }
 
     /// The address it listens on.
@@ -173,6 +182,11 @@ impl BrokerHandle {
         if let Some(old_clients) = &self.old_clients {
             old_clients.drain(DRAIN_LIMIT).await;
         }
+        let (done, stopped) = oneshot::channel();
+        let delays_saved = match self.delay.cast(DelayMessage::Stop { done }) {
+            Ok(()) => stopped.await.unwrap_or_else(|_| Err("the delay scheduler has ended".to_owned())),
+            Err(_) => Err("the delay scheduler has ended".to_owned()),
+        };
         let (done, flushed) = oneshot::channel();
         let saved = match self.keeper.cast(KeeperMessage::Flush { done }) {
             Ok(()) => flushed.await.unwrap_or_else(|_| Err("the keeper has ended".to_owned())),
@@ -186,7 +200,7 @@ impl BrokerHandle {
         let closed = self.shared.writer.close(limit).await;
         self.root.stop(None);
         closed?;
-        saved.map_err(anyhow::Error::msg)
+        delays_saved.and(saved).map_err(anyhow::Error::msg)
     }
 }
 
@@ -194,7 +208,7 @@ impl BrokerHandle {
 async fn listen(
     env: &Env,
     shared: &Arc<Shared>,
-    address: SocketAddr,
+    listener: Box<dyn Listener>,
 ) -> Result<(ListenerHandle, Option<ListenerHandle>)> {
     let config = &shared.settings().config;
     let options = ListenerOptions {
@@ -202,8 +216,9 @@ async fn listen(
         idle_max: Duration::from_secs(config.server_channel_max_idle_time_seconds),
     };
     let service = Arc::new(BrokerService::new(Arc::clone(shared)));
-    let listener = ListenerHandle::start(env, address, Arc::clone(&service), options).await?;
-    let below = SocketAddr::new(address.ip(), listener.address().port().saturating_sub(2));
+    let listener = ListenerHandle::serve(env, listener, Arc::clone(&service), options).await?;
+    let address = listener.address();
+    let below = SocketAddr::new(address.ip(), address.port().saturating_sub(2));
     let old_clients = match ListenerHandle::start(env, below, service, options).await {
         Ok(listener) => Some(listener),
         Err(error) => {
@@ -301,7 +316,8 @@ fn boot_options(config: &BrokerConfig) -> BootOptions<'_> {
         broker_topic: config.broker_topic_enable,
         trace_topic: config.trace_topic_enable,
         trace_topic_name: &config.msg_trace_topic_name,
-        timer: config.timer_wheel_enable,
+        // The topic is there as in RocketMQ, though the timer is not: tools list it, and nobody may send to it.
+        timer: true,
         revive_queues: config.revive_queue_num,
     }
 }

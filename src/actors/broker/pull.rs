@@ -12,6 +12,7 @@ use super::errors::{refusal, store_failure};
 use super::service::{BrokerConnection, ReplyTo};
 use super::shared::{Settings, Shared};
 use crate::actors::net::{Answer, Output};
+use crate::broker::admin::statistics::GroupCounters;
 use crate::broker::groups::GroupView;
 use crate::broker::offsets::{PullStep, Who};
 use crate::broker::pull::{self, PullRequest, Read, ReadStatus, Verdict};
@@ -38,6 +39,7 @@ pub struct Puller {
     settings: Arc<Settings>,
     group: Arc<GroupView>,
     topic: Arc<TopicView>,
+    counters: Arc<GroupCounters>,
     queue: Option<Arc<ConsumeQueue>>,
     queue_id: i32,
     from: i64,
@@ -83,7 +85,9 @@ impl Puller {
         };
         let topic = connection.topics.get(&shared.topic_directory, &incoming.header.topic).cloned();
         let group = Arc::clone(group);
-        match incoming.check(shared, Some(group), topic) {
+        let (statistics, consumed) = (&shared.statistics, &mut connection.consumed);
+        let counters = topic.as_ref().map(|topic| consumed.get(statistics, topic.name(), group.name()));
+        match incoming.check(shared, Some(group), topic, counters) {
             Ok(Checked::Pull(puller)) => puller.serve(output),
             Ok(Checked::Reset { puller, target }) => puller.write_reset(&mut output.bytes, target),
             Err(error) => reply.write(&mut output.bytes, &pull_refusal(&error)),
@@ -164,6 +168,15 @@ impl Puller {
             .store
             .read(queue, QueueOffset(from), &self.limits, &mut matches, records)
             .map_err(|error| store_failure(&error))?;
+        let broker = &self.shared.statistics.broker;
+        if outcome.records > 0 {
+            broker.found.add(1);
+            broker.gets.add(u64::from(outcome.records));
+            self.counters.gets.add(u64::from(outcome.records));
+            self.counters.get_bytes.add(records.len() as u64);
+        } else {
+            broker.missed.add(1);
+        }
         let status = match outcome.status {
             store::ReadStatus::Found => ReadStatus::Found,
             store::ReadStatus::NoMatchedMessage => ReadStatus::NoMatchedMessage,
@@ -330,13 +343,14 @@ impl Incoming<'_> {
         shared: &Arc<Shared>,
         group: Option<Arc<GroupView>>,
         topic: Option<Arc<TopicView>>,
+        counters: Option<Arc<GroupCounters>>,
     ) -> Result<Checked, BrokerError> {
         let settings = shared.settings();
         let request = self.request();
         let clients = shared.clients();
         let filter =
             pull::check(&settings.pull, &request, group.as_deref(), topic.as_deref(), &clients.consumers)?;
-        let (Some(group), Some(topic)) = (group, topic) else {
+        let (Some(group), Some(topic), Some(counters)) = (group, topic, counters) else {
             return Err(BrokerError::PullTopicNotExist { topic: request.topic.to_owned() });
         };
         let client = clients.consumers.client_of(request.group, self.connection).cloned();
@@ -380,6 +394,7 @@ impl Incoming<'_> {
             settings,
             group,
             topic,
+            counters,
         };
         Ok(match reset {
             Some(target) => Checked::Reset { puller, target },
@@ -396,7 +411,9 @@ async fn pull_for_new_group(shared: Arc<Shared>, incoming: Incoming<'static>) ->
         return incoming.reply.answer(refusal(&BrokerError::StoreFailed { what }));
     }
     let topic = shared.topic_directory.get(&incoming.header.topic);
-    match incoming.check(&shared, group, topic) {
+    let counters = topic.as_ref().zip(group.as_ref());
+    let counters = counters.map(|(topic, group)| shared.statistics.group(topic.name(), group.name()));
+    match incoming.check(&shared, group, topic, counters) {
         Ok(Checked::Pull(puller)) => {
             let mut output = Output::default();
             puller.serve(&mut output);

@@ -8,10 +8,11 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use super::shared::Shared;
-use crate::actors::net::{ConnectionHandle, NoRequests, connect};
+use crate::actors::net::{connect, ConnectionHandle, NoRequests};
+use crate::nameserver::COMPLETE_TOPIC_TABLE;
 use crate::proto::body::{RegisterBrokerBody, TopicConfigSerializeWrapper};
 use crate::proto::remoting::requests::{RegisterBroker, UnregisterBroker};
-use crate::proto::remoting::{Command, request, response};
+use crate::proto::remoting::{request, response, Command};
 
 /// How long a connection attempt may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
@@ -130,19 +131,17 @@ impl State {
         });
     }
 
-    fn registered(
-        &mut self,
-        myself: &ActorRef<RegistrarMessage>,
-        index: usize,
-        connection: Option<ConnectionHandle>,
-    ) {
+    fn registered(&mut self, myself: &ActorRef<RegistrarMessage>, index: usize, connection: Option<ConnectionHandle>) {
         let nameserver = &mut self.nameservers[index];
         nameserver.busy = false;
         let failing = connection.is_none();
         nameserver.connection = connection;
         if failing != std::mem::replace(&mut nameserver.failing, failing) {
             match failing {
-                true => tracing::warn!(nameserver = nameserver.address, "cannot register: clients that ask it do not find this broker; trying on"),
+                true => tracing::warn!(
+                    nameserver = nameserver.address,
+                    "cannot register: clients that ask it do not find this broker; trying on"
+                ),
                 false => tracing::info!(nameserver = nameserver.address, "registered again"),
             }
         }
@@ -212,5 +211,6 @@ fn registration(shared: &Shared) -> Command {
             enable_acting_master: Some(false),
             zone_name: None,
         })
+        .with(COMPLETE_TOPIC_TABLE, "true")
         .with_body(body)
 }

@@ -7,29 +7,49 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::errors::{send_refusal, store_failure};
-use super::service::{BrokerConnection, QueueCache, ReplyTo};
+use super::service::{BrokerConnection, QueueCache, QueueHandles, ReplyTo};
 use super::shared::{Settings, Shared};
 use crate::actors::log_writer::{Appended, Durability};
 use crate::actors::net::{Answer, Output};
 use crate::broker::BrokerError;
+use crate::broker::admin::statistics::TopicCounters;
 use crate::broker::flow::{Permit, SessionFlow};
 use crate::broker::send::{EntryCode, RetryFacts, SendRequest};
 use crate::broker::topics::{FirstSend, TopicView};
 use crate::env::Millis;
-use crate::proto::message::{NewRecord, batch, encode_record, ids, names};
+use crate::proto::message::{NewRecord, batch, encode_record, ids, names, properties};
 use crate::proto::remoting::requests::SendHeader;
 use crate::proto::remoting::{Command, ExtSink, Head, RawFrame, Response, ResponseFrame, response};
-use crate::store::{AppendBatch, AppendResult, TagsCode};
+use crate::store::{AppendBatch, AppendResult, FlushMode, TagsCode};
 
 /// The sends gathered from one read.
 #[derive(Default)]
-pub struct SendBatch {
+pub struct Gathered {
+    /// Those whose answers wait for what the flush mode promises.
+    waiting: SendBatch,
+    /// Under SYNC_FLUSH those that do not want to wait for the disk (`WAIT` is `false`).
+    hasty: SendBatch,
+    settings: Option<Arc<Settings>>,
+}
+
+impl Gathered {
+    /// Hands the gathered sends to the log writer.
+    pub fn submit(&mut self, shared: &Arc<Shared>, output: &mut Output) {
+        if let Some(settings) = self.settings.take() {
+            self.waiting.submit(shared, &settings, true, output);
+            self.hasty.submit(shared, &settings, false, output);
+        }
+    }
+}
+
+/// Sends that are answered together.
+#[derive(Default)]
+struct SendBatch {
     records: AppendBatch,
     answers: Vec<SendAnswer>,
     /// UNIQ_KEYs of all answers, one behind the other.
     unique_keys: String,
     permit: Option<Permit>,
-    settings: Option<Arc<Settings>>,
 }
 
 /// Answered batches whose buffers wait for the next one, at most.
@@ -49,8 +69,17 @@ struct SendAnswer {
     /// Its records in the batch: one, or those of a client batch.
     records: Range<usize>,
     queue_id: i32,
+    /// Its topic's counters.
+    counters: Arc<TopicCounters>,
     /// Its transaction id within `unique_keys`; empty if it has none.
     unique_key: Range<usize>,
+}
+
+/// A send whose records are in the batch.
+struct Added {
+    queue_id: i32,
+    unique_key: Range<usize>,
+    counters: Arc<TopicCounters>,
 }
 
 /// A send as it came.
@@ -91,19 +120,16 @@ pub fn take(
         Ok(header) => header,
         Err(error) => return reply.write(&mut output.bytes, &Response::from(error)),
     };
-    if connection.sends.settings.is_none() {
-        connection.sends = SendBatch { settings: Some(shared.settings()), ..SendBatch::reused() };
-    }
-    let Some(settings) = connection.sends.settings.clone() else { return };
-    let gathered = UNESCAPED.with_borrow_mut(|unescaped| {
+    let settings = Arc::clone(connection.sends.settings.get_or_insert_with(|| shared.settings()));
+    let taken = UNESCAPED.with_borrow_mut(|unescaped| {
         let properties = header.properties.str_in(unescaped);
         let (client_version, peer) = (head.version, connection.peer);
         let incoming = Incoming { header, properties, body: frame.body, client_version, peer };
         gather(shared, connection, &settings, &incoming, reply)
     });
-    match gathered {
-        Ok(Gathered::Taken) => {}
-        Ok(Gathered::NeedsTopic) => {
+    match taken {
+        Ok(Taken::Yes) => {}
+        Ok(Taken::NeedsTopic) => {
             // Rare: the topic or group has to be made and saved first, so the send goes its own way.
             let Ok(command) = Command::decode(frame) else { return };
             let (shared, peer, flow) = (Arc::clone(shared), connection.peer, connection.flow.clone());
@@ -113,8 +139,8 @@ pub fn take(
     }
 }
 
-enum Gathered {
-    Taken,
+enum Taken {
+    Yes,
     NeedsTopic,
 }
 
@@ -124,23 +150,29 @@ fn gather(
     settings: &Settings,
     incoming: &Incoming<'_>,
     reply: ReplyTo,
-) -> Result<Gathered, BrokerError> {
+) -> Result<Taken, BrokerError> {
     let request = incoming.request();
     settings.send.precheck(&request, shared.wall())?;
     if names::is_retry_topic(request.topic) {
-        return Ok(Gathered::NeedsTopic);
+        return Ok(Taken::NeedsTopic);
     }
     let Some(topic) = connection.topics.get(&shared.topic_directory, request.topic) else {
-        return Ok(Gathered::NeedsTopic);
+        return Ok(Taken::NeedsTopic);
     };
     let topic = Arc::clone(topic);
     let permit = connection.flow.acquire(incoming.body.len() + incoming.properties.len())?;
-    connection.sends.add(shared, settings, &mut connection.queues, incoming, &topic, None, reply)?;
-    match &mut connection.sends.permit {
+    let hasty = shared.store.flush_mode() == FlushMode::Sync
+        && properties::find(incoming.properties, properties::WAIT) == Some("false");
+    let sends = if hasty { &mut connection.sends.hasty } else { &mut connection.sends.waiting };
+    if sends.answers.capacity() == 0 {
+        *sends = SendBatch::reused();
+    }
+    sends.add(shared, settings, &mut connection.queues, incoming, &topic, None, reply)?;
+    match &mut sends.permit {
         Some(held) => held.merge(permit),
         none => *none = Some(permit),
     }
-    Ok(Gathered::Taken)
+    Ok(Taken::Yes)
 }
 
 impl SendBatch {
@@ -154,7 +186,7 @@ impl SendBatch {
         self.records.clear();
         self.answers.clear();
         self.unique_keys.clear();
-        (self.permit, self.settings) = (None, None);
+        self.permit = None;
         if self.records.bytes.capacity() <= SPARE_BYTES_MAX {
             SPARE_BATCHES.with_borrow_mut(|spare| {
                 if spare.len() < SPARE_BATCHES_MAX {
@@ -183,9 +215,9 @@ impl SendBatch {
             self.add_single(shared, settings, queues, incoming, topic, retry)
         };
         match added {
-            Ok((queue_id, unique_key)) => {
+            Ok(Added { queue_id, unique_key, counters }) => {
                 let records = items..self.records.items.len();
-                self.answers.push(SendAnswer { reply, records, queue_id, unique_key });
+                self.answers.push(SendAnswer { reply, records, queue_id, counters, unique_key });
                 Ok(())
             }
             Err(error) => {
@@ -204,14 +236,15 @@ impl SendBatch {
         incoming: &Incoming<'_>,
         topic: &TopicView,
         retry: Option<RetryFacts<'_>>,
-    ) -> Result<(i32, Range<usize>), BrokerError> {
+    ) -> Result<Added, BrokerError> {
         let request = incoming.request();
         let random = if request.queue_id < 0 { shared.env.rng.next_u64() } else { 0 };
         let plan = settings.send.plan(&request, topic, retry, random)?;
         let unique_key = self.unique_key(shared, plan.unique_key);
         let made = &self.unique_keys[unique_key.clone()];
         let (target, queue_id) = plan.target.place();
-        let queue = queues.get(&shared.store, target, queue_id as u32).map_err(|error| store_failure(&error))?;
+        let QueueHandles { queue, counters } =
+            queues.get(shared, target, queue_id as u32).map_err(|error| store_failure(&error))?;
         let record = NewRecord {
             topic: target,
             queue_id,
@@ -229,7 +262,7 @@ impl SendBatch {
         let start = self.records.bytes.len();
         encode_record(&mut self.records.bytes, &record).map_err(|_| settings.send.illegal())?;
         self.records.push(start, queue, tags_code(plan.entry_code));
-        Ok((plan.reply_queue_id, unique_key))
+        Ok(Added { queue_id: plan.reply_queue_id, unique_key, counters })
     }
 
     /// A client batch: its records stay together, all or none.
@@ -240,14 +273,16 @@ impl SendBatch {
         queues: &mut QueueCache,
         incoming: &Incoming<'_>,
         topic: &TopicView,
-    ) -> Result<(i32, Range<usize>), BrokerError> {
+    ) -> Result<Added, BrokerError> {
         let request = incoming.request();
         let plan = settings.send.plan_batch(&request, topic, shared.env.rng.next_u64())?;
         batch::count(incoming.body).map_err(|error| BrokerError::BatchBody { what: error.to_string() })?;
-        let queue = queues.get(&shared.store, plan.topic, plan.queue_id as u32).map_err(|error| store_failure(&error))?;
+        let QueueHandles { queue, counters } =
+            queues.get(shared, plan.topic, plan.queue_id as u32).map_err(|error| store_failure(&error))?;
         let group = self.records.next_group();
         for item in batch::items(incoming.body) {
             let item = item.map_err(|error| BrokerError::BatchBody { what: error.to_string() })?;
+            settings.send.check_body(item.body)?;
             let mut made = String::new();
             let made = &mut made;
             let (entry_code, edits) = plan.item(&settings.send, item.properties, move || {
@@ -274,7 +309,7 @@ impl SendBatch {
         }
         let start = self.unique_keys.len();
         self.unique_keys.push_str(plan.unique_key.unwrap_or_default());
-        Ok((plan.queue_id, start..self.unique_keys.len()))
+        Ok(Added { queue_id: plan.queue_id, unique_key: start..self.unique_keys.len(), counters })
     }
 
     /// Remembers the message's own key, or makes one.
@@ -287,17 +322,13 @@ impl SendBatch {
         start..self.unique_keys.len()
     }
 
-    /// Hands the gathered sends to the log writer.
-    pub fn submit(&mut self, shared: &Arc<Shared>, output: &mut Output) {
-        if self.settings.is_none() {
+    fn submit(&mut self, shared: &Arc<Shared>, settings: &Arc<Settings>, wait: bool, output: &mut Output) {
+        if self.answers.is_empty() {
             return;
         }
         let mut batch = std::mem::take(self);
-        let Some(settings) = batch.settings.take().filter(|_| !batch.answers.is_empty()) else {
-            return batch.retire();
-        };
-        let appended = shared.writer.append(std::mem::take(&mut batch.records));
-        let shared = Arc::clone(shared);
+        let appended = shared.writer.append(std::mem::take(&mut batch.records), wait);
+        let (shared, settings) = (Arc::clone(shared), Arc::clone(settings));
         output.later(Box::pin(async move {
             let appended = appended.await.ok();
             Some(Box::new(move |out: &mut Vec<u8>| {
@@ -320,11 +351,22 @@ fn write_answers(
     answers: &[SendAnswer],
     unique_keys: &str,
 ) {
-    for answer in answers.iter().filter(|answer| !answer.reply.oneway) {
-        let results = appended.and_then(|appended| appended.results.get(answer.records.clone()));
+    let broker = &shared.statistics.broker;
+    for answer in answers {
+        let results = appended.and_then(|appended| appended.results.get(answer.records.clone())).unwrap_or_default();
+        let stored = results.iter().flatten();
+        let (count, bytes) =
+            stored.fold((0, 0), |(count, bytes), one| (count + 1, bytes + (one.end.0 - one.physical.0)));
+        broker.puts.add(count);
+        broker.failed_puts.add(answer.records.len() as u64 - count);
+        answer.counters.puts.add(count);
+        answer.counters.put_bytes.add(bytes);
+        if answer.reply.oneway {
+            continue;
+        }
         let durability = appended.map_or(Durability::SyncFailed, |appended| appended.durability);
         let unique_key = &unique_keys[answer.unique_key.clone()];
-        if let Err(error) = write_stored(out, shared, settings, answer, results.unwrap_or_default(), durability, unique_key)
+        if let Err(error) = write_stored(out, shared, settings, answer, results, durability, unique_key)
         {
             answer.reply.write(out, &send_refusal(&settings.send, &error));
         }
@@ -399,7 +441,7 @@ async fn send_to_new_topic(
         Ok(permit) => permit,
         Err(error) => return reply.answer(send_refusal(&settings.send, &error)),
     };
-    let appended = shared.writer.append(std::mem::take(&mut sends.records)).await.ok();
+    let appended = shared.writer.append(std::mem::take(&mut sends.records), true).await.ok();
     Some(Box::new(move |out: &mut Vec<u8>| {
         write_answers(out, &shared, &settings, appended.as_ref(), &sends.answers, &sends.unique_keys);
         drop(permit);
@@ -430,7 +472,12 @@ async fn prepare(
         topic: request.topic,
         default_topic: &incoming.header.default_topic,
         default_topic_queue_nums: incoming.header.default_topic_queue_nums,
-        sys_flag: i32::from(incoming.header.unit_mode),
+        // Of a unit-mode producer: bit 0 marks a unit topic, bit 1 a retry topic of a unit's group.
+        sys_flag: match (incoming.header.unit_mode, group.is_some()) {
+            (false, _) => 0,
+            (true, false) => 1,
+            (true, true) => 2,
+        },
     };
     let topic = match &group {
         // A group that may not be made is the plan's refusal; no topic is left behind for it.

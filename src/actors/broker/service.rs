@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use super::handlers;
 use super::pull::Puller;
-use super::send::SendBatch;
+use super::send::Gathered;
 use super::shared::Shared;
 use crate::actors::net::{Answer, ConnectionHandle, Output, Service};
+use crate::broker::admin::statistics::{GroupCounters, Statistics, TopicCounters};
 use crate::broker::directory::Cache;
 use crate::broker::flow::SessionFlow;
 use crate::broker::groups::GroupView;
 use crate::broker::topics::TopicView;
 use crate::proto::remoting::{Command, Head, RawFrame, Response, Serialization, encode_response, request};
-use crate::store::{ConsumeQueue, Store, StoreError};
+use crate::store::{ConsumeQueue, StoreError};
 
 /// Serves the connections of one broker.
 pub struct BrokerService {
@@ -33,18 +34,35 @@ pub struct BrokerConnection {
     pub groups: Cache<GroupView>,
     /// Queues it uses.
     pub queues: QueueCache,
+    /// What is counted of the groups that pull over it.
+    pub consumed: ConsumedCache,
     /// Its budget of bytes in flight.
     pub flow: SessionFlow,
     /// Sends of the present read.
-    pub sends: SendBatch,
+    pub sends: Gathered,
 }
 
 /// Queue handles of one connection, so that a send does not look its queue up in the store.
 #[derive(Default)]
 pub struct QueueCache {
-    topics: HashMap<Arc<str>, Vec<Arc<ConsumeQueue>>>,
-    /// The topic used last and those of its queues that were used: most connections use one topic for long.
-    recent: Option<(Arc<str>, Vec<Arc<ConsumeQueue>>)>,
+    topics: HashMap<Arc<str>, TopicHandles>,
+    /// The topic used last: most connections use one for long, and need not look it up each time.
+    recent: Option<(Arc<str>, TopicHandles)>,
+}
+
+/// What a connection remembers of one topic.
+struct TopicHandles {
+    counters: Arc<TopicCounters>,
+    /// Those that were used.
+    queues: Vec<Arc<ConsumeQueue>>,
+}
+
+/// A queue and what is counted of its topic.
+pub struct QueueHandles {
+    /// The queue.
+    pub queue: Arc<ConsumeQueue>,
+    /// Its topic's counters.
+    pub counters: Arc<TopicCounters>,
 }
 
 /// Topics whose queues one connection remembers; beyond, it begins anew.
@@ -57,32 +75,55 @@ impl QueueCache {
     ///
     /// # Errors
     /// The store's, if it takes no more queues.
-    pub fn get(&mut self, store: &Store, topic: &str, queue_id: u32) -> Result<Arc<ConsumeQueue>, StoreError> {
+    pub fn get(&mut self, shared: &Shared, topic: &str, queue_id: u32) -> Result<QueueHandles, StoreError> {
         if self.recent.as_ref().is_none_or(|(recent, _)| **recent != *topic) {
-            self.turn_to(topic);
+            self.turn_to(shared, topic);
         }
-        let queues = self.recent.as_mut().map(|(_, queues)| queues);
-        let Some(queues) = queues else { return store.queue_or_create(topic, queue_id) };
+        let Some((_, TopicHandles { counters, queues })) = &mut self.recent else { return Err(StoreError::Malformed) };
+        let counters = Arc::clone(counters);
         if let Some(queue) = queues.iter().find(|queue| queue.id() == queue_id && !queue.is_deleted()) {
-            return Ok(Arc::clone(queue));
+            return Ok(QueueHandles { queue: Arc::clone(queue), counters });
         }
-        let queue = store.queue_or_create(topic, queue_id)?;
+        let queue = shared.store.queue_or_create(topic, queue_id)?;
         queues.retain(|queue| !queue.is_deleted());
         if queues.len() < CACHED_QUEUES_MAX {
             queues.push(Arc::clone(&queue));
         }
-        Ok(queue)
+        Ok(QueueHandles { queue, counters })
     }
 
     /// Makes `topic` the one used last.
-    fn turn_to(&mut self, topic: &str) {
-        if let Some((topic, queues)) = self.recent.take() {
+    fn turn_to(&mut self, shared: &Shared, topic: &str) {
+        if let Some((topic, handles)) = self.recent.take() {
             if self.topics.len() >= CACHED_TOPICS_MAX {
                 self.topics.clear();
             }
-            self.topics.insert(topic, queues);
+            self.topics.insert(topic, handles);
         }
-        self.recent = Some(self.topics.remove_entry(topic).unwrap_or_else(|| (topic.into(), Vec::new())));
+        self.recent = Some(self.topics.remove_entry(topic).unwrap_or_else(|| {
+            (topic.into(), TopicHandles { counters: shared.statistics.topic(topic), queues: Vec::new() })
+        }));
+    }
+}
+
+/// Counters of the groups that pull over one connection, by topic and group.
+#[derive(Default)]
+pub struct ConsumedCache {
+    topics: HashMap<Arc<str>, HashMap<Arc<str>, Arc<GroupCounters>>>,
+}
+
+impl ConsumedCache {
+    /// The counters of a group in a topic.
+    pub fn get(&mut self, statistics: &Statistics, topic: &Arc<str>, group: &Arc<str>) -> Arc<GroupCounters> {
+        if let Some(counters) = self.topics.get(topic).and_then(|groups| groups.get(group)) {
+            return Arc::clone(counters);
+        }
+        if self.topics.len() >= CACHED_TOPICS_MAX {
+            self.topics.clear();
+        }
+        let counters = statistics.group(topic, group);
+        self.topics.entry(Arc::clone(topic)).or_default().insert(Arc::clone(group), Arc::clone(&counters));
+        counters
     }
 }
 
@@ -135,8 +176,9 @@ impl Service for BrokerService {
             topics: Cache::default(),
             groups: Cache::default(),
             queues: QueueCache::default(),
+            consumed: ConsumedCache::default(),
             flow: SessionFlow::new(per_session, self.shared.flow.clone()),
-            sends: SendBatch::default(),
+            sends: Gathered::default(),
         }
     }
 

@@ -14,10 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use ractor::ActorRef;
 
 use super::errors::store_failure;
+use super::housekeeper::HousekeeperMessage;
 use super::keeper::KeeperMessage;
 use crate::actors::log_writer::{Durability, LogWriterHandle};
 use crate::actors::net::ConnectionHandle;
+use crate::broker::admin::statistics::Statistics;
 use crate::broker::clients::Clients;
+use crate::broker::delay::DelayScheduler;
 use crate::broker::directory::Directory;
 use crate::broker::flow::ByteBudget;
 use crate::broker::groups::{GroupTable, GroupView};
@@ -86,6 +89,8 @@ pub struct Shared {
     pub unique_keys: UniqueKeys,
     /// Bytes of requests in flight.
     pub flow: ByteBudget,
+    /// What is counted.
+    pub statistics: Statistics,
     /// Pulls that wait for messages.
     pub parked_pulls: AtomicUsize,
     /// Topics, for lookups.
@@ -98,8 +103,10 @@ pub struct Shared {
     clients: Mutex<Clients>,
     locks: Mutex<QueueLocks>,
     offsets: Mutex<OffsetTable>,
+    delays: Mutex<DelayScheduler>,
     connections: Mutex<BTreeMap<ConnectionId, ConnectionHandle>>,
     keeper: OnceLock<ActorRef<KeeperMessage>>,
+    housekeeper: OnceLock<ActorRef<HousekeeperMessage>>,
 }
 
 /// What [`Shared::new`] is made of.
@@ -120,18 +127,21 @@ pub struct Parts {
     pub groups: GroupTable,
     /// Offsets as loaded.
     pub offsets: OffsetTable,
+    /// Progress of the delay levels as loaded.
+    pub delays: DelayScheduler,
 }
 
 impl Shared {
-    /// A broker's shared state. [`Shared::set_keeper`] comes next, before any request.
+    /// A broker's shared state. [`Shared::set_actors`] comes next, before any request.
     pub fn new(parts: Parts) -> Self {
-        let Parts { env, store, writer, advertised, settings, topics, groups, offsets } = parts;
+        let Parts { env, store, writer, advertised, settings, topics, groups, offsets, delays } = parts;
         let config = &settings.config;
         let instance = env.rng.next_u64();
         Shared {
             started: env.clock.now(),
             unique_keys: UniqueKeys::new(advertised.ip(), (instance >> 32) as u32, instance as u32),
             flow: ByteBudget::new(config.in_flight_bytes_per_broker),
+            statistics: Statistics::new(monotonic(&env), config.topics_max),
             parked_pulls: AtomicUsize::new(0),
             topic_directory: Arc::clone(topics.directory()),
             group_directory: Arc::clone(groups.directory()),
@@ -141,8 +151,10 @@ impl Shared {
             topics: Mutex::new(topics),
             groups: Mutex::new(groups),
             offsets: Mutex::new(offsets),
+            delays: Mutex::new(delays),
             connections: Mutex::default(),
             keeper: OnceLock::new(),
+            housekeeper: OnceLock::new(),
             env,
             store,
             writer,
@@ -150,10 +162,20 @@ impl Shared {
         }
     }
 
-    /// Where effects go from now on.
-    pub fn set_keeper(&self, keeper: ActorRef<KeeperMessage>) {
+    /// Who carries out effects, and who cleans up, from now on.
+    pub fn set_actors(&self, keeper: ActorRef<KeeperMessage>, housekeeper: ActorRef<HousekeeperMessage>) {
         // Only the start of a broker calls this, once.
         let _ = self.keeper.set(keeper);
+        let _ = self.housekeeper.set(housekeeper);
+    }
+
+    /// Has expired files looked for now; with `delete`, deleted at any hour of the next minutes.
+    pub fn clean(&self, delete: bool) {
+        if let Some(housekeeper) = self.housekeeper.get() {
+            let message = if delete { HousekeeperMessage::DeleteExpired } else { HousekeeperMessage::Clean };
+            // A housekeeper that is gone means that the broker is stopping.
+            let _ = housekeeper.cast(message);
+        }
     }
 
     /// The settings as they are now.
@@ -191,6 +213,11 @@ impl Shared {
         lock(&self.offsets)
     }
 
+    /// Progress of the delay levels.
+    pub fn delays(&self) -> MutexGuard<'_, DelayScheduler> {
+        lock(&self.delays)
+    }
+
     /// Connections by name.
     pub fn connections(&self) -> MutexGuard<'_, BTreeMap<ConnectionId, ConnectionHandle>> {
         lock(&self.connections)
@@ -203,7 +230,7 @@ impl Shared {
 
     /// Monotonic time, for leases and time-outs.
     pub fn now(&self) -> Millis {
-        Millis(self.env.clock.monotonic().as_millis() as i64)
+        monotonic(&self.env)
     }
 
     /// Stores the one record of `batch`. When this returns `Ok` it is as durable as the flush mode promises.
@@ -211,8 +238,9 @@ impl Shared {
     /// # Errors
     /// Says nothing about the record: it may or may not be stored.
     pub async fn append_one(&self, batch: AppendBatch) -> Result<Stored, BrokerError> {
-        let failed = |what: &str| BrokerError::StoreFailed { what: format!("{what}: the message may or may not be stored") };
-        let appended = self.writer.append(batch).await.map_err(|_| failed("the log writer has stopped"))?;
+        let failed =
+            |what: &str| BrokerError::StoreFailed { what: format!("{what}: the message may or may not be stored") };
+        let appended = self.writer.append(batch, true).await.map_err(|_| failed("the log writer has stopped"))?;
         let stored = appended.results.into_iter().next().ok_or_else(|| failed("the log writer gave no result"))?;
         let stored = stored.map_err(|error| store_failure(&error))?;
         match appended.durability {
@@ -247,6 +275,10 @@ impl Shared {
         keeper.cast(KeeperMessage::Effects { effects, done: Some(done) }).map_err(|_| stopping())?;
         result.await.map_err(|_| stopping())?
     }
+}
+
+fn monotonic(env: &Env) -> Millis {
+    Millis(env.clock.monotonic().as_millis() as i64)
 }
 
 /// Rules stay consistent whatever panics, so a poisoned lock is no reason to stop.

@@ -85,6 +85,19 @@ impl ListenerHandle {
     ) -> anyhow::Result<Self> {
         let listener =
             env.net.listen(address).await.map_err(|error| anyhow::anyhow!("cannot listen on {address}: {error}"))?;
+        Self::serve(env, listener, service, options).await
+    }
+
+    /// Serves what connects to a listener that is there already.
+    ///
+    /// # Errors
+    /// If the listener has no address or the actor cannot be spawned.
+    pub async fn serve<S: Service>(
+        env: &Env,
+        listener: Box<dyn Listener>,
+        service: Arc<S>,
+        options: ListenerOptions,
+    ) -> anyhow::Result<Self> {
         let address = listener.local_addr()?;
         let arguments = Arguments { env: env.clone(), listener, service, options };
         let (actor, _) = Actor::spawn(None, ListenerActor::<S>::default(), arguments).await?;

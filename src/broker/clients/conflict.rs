@@ -37,7 +37,9 @@ pub(super) fn find<'a>(group: &Arc<str>, mut members: impl Iterator<Item = &'a M
     let Some(first) = members.next() else { return Vec::new() };
     let mut conflicts: Vec<Conflict> = Vec::new();
     for member in members {
+        // A client that comes back over a new connection is not at odds with itself.
         let known = member.signature == first.signature
+            || member.client == first.client
             || conflicts.iter().any(|conflict| conflict.second_subscribes == member.signature);
         if !known {
             conflicts.push(Conflict {

@@ -89,6 +89,8 @@ pub(super) struct Level {
     done: BTreeSet<QueueOffset>,
     in_flight: BTreeSet<QueueOffset>,
     failures: u32,
+    /// One of the entries handed out last has failed already.
+    failed: bool,
     not_before: Millis,
     guard: Option<Guard>,
     pub(super) ever_used: bool,
@@ -156,9 +158,10 @@ impl DelayScheduler {
         ready.then_some(level.progress)
     }
 
-    /// The monotonic time at which some level wants to be asked next. Levels that wait for outcomes have none.
-    pub fn next_wake(&self) -> Option<Millis> {
-        self.levels.iter().filter(|level| level.in_flight.is_empty()).map(|level| level.not_before).min()
+    /// The monotonic time at which a level wants to be asked next; `None` while it waits for outcomes. Whoever knows
+    /// that nothing has come into its queue since need not ask.
+    pub fn wake_of(&self, level: i32) -> Option<Millis> {
+        self.level(level).filter(|level| level.in_flight.is_empty()).map(|level| level.not_before)
     }
 
     /// Entries read from a level's queue, in order, from the offset it wanted. Those due are appended to `due`; each of
@@ -175,6 +178,7 @@ impl DelayScheduler {
     ) {
         let Some(level) = index(number).and_then(|index| self.levels.get_mut(index)) else { return };
         level.ever_used |= range.max.0 > 0;
+        level.failed = false;
         let before = level.progress;
         level.correct(number, range, out);
         level.skip_hole(number, entries, out);
@@ -218,9 +222,17 @@ impl DelayScheduler {
         if !level.in_flight.remove(&offset) {
             return;
         }
-        let pause_ms = (PAUSE_MS_MIN << level.failures.min(16)).min(PAUSE_MS_MAX);
-        level.failures = level.failures.saturating_add(1);
-        level.not_before = level.not_before.max(now.monotonic.plus(pause_ms));
+        // What failed together has one pause.
+        if !std::mem::replace(&mut level.failed, true) {
+            level.pause(now);
+        }
+    }
+
+    /// A level's queue could not be read now: as with a delivery that failed, it is asked again after a pause.
+    pub fn on_unreadable(&mut self, number: i32, now: Now) {
+        if let Some(level) = index(number).and_then(|index| self.levels.get_mut(index)) {
+            level.pause(now);
+        }
     }
 
     /// The message of an entry can never be delivered: its record is gone, or is not a delayed message. It is left
@@ -257,6 +269,13 @@ impl Level {
         }
         self.done.retain(|offset| (self.progress..max).contains(offset));
         self.advance();
+    }
+
+    /// Begins a pause, twice as long as the last one if nothing was delivered since.
+    fn pause(&mut self, now: Now) {
+        let pause_ms = (PAUSE_MS_MIN << self.failures.min(16)).min(PAUSE_MS_MAX);
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = self.not_before.max(now.monotonic.plus(pause_ms));
     }
 
     /// Moves progress over what is done.

@@ -103,6 +103,20 @@ fn dly_3_attempts_are_bounded_by_growing_pauses() {
     assert_eq!(attempts, [0, 100, 300, 700, 1500, 3100, 6300]);
 }
 
+#[test]
+fn what_fails_together_has_one_pause() {
+    let (mut scheduler, _) = level_3(0, range(0, 9));
+    let entries: Vec<DelayEntry> = (0..9).map(|n| entry(n, 0)).collect();
+    for failed_at in [0, 100, 300] {
+        for offset in due_offsets(&mut scheduler, at(failed_at), range(0, 9), &entries) {
+            scheduler.on_failed(3, QueueOffset(offset), at(failed_at));
+        }
+    }
+    assert_eq!(scheduler.wake_of(3), Some(Millis(700)));
+    scheduler.on_unreadable(3, at(700));
+    assert_eq!(scheduler.wake_of(3), Some(Millis(1500)));
+}
+
 /// DLY-11: restart delivered all pending messages at once.
 #[test]
 fn dly_11_a_restart_keeps_the_times() {

@@ -156,7 +156,7 @@ fn groups() -> GroupTable {
     groups
 }
 
-fn retry<'a>(reconsume_times: i32, max: Option<i32>, client_version: i32, holds_any_lock: bool) -> Option<String> {
+fn retry(reconsume_times: i32, max: Option<i32>, client_version: i32, holds_any_lock: bool) -> Option<String> {
     let groups = groups();
     let facts = RetryFacts { group: groups.get("g").map(|group| &**group), holds_any_lock };
     let sent = text("DELAY=4 UNIQ_KEY=U RETRY_TOPIC=t");

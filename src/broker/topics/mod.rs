@@ -165,8 +165,10 @@ impl TopicTable {
         if names::is_retry_topic(send.topic) {
             return self.ensure(send.topic, 1, false, send.sys_flag, wall, out);
         }
-        let template = self.topics.get(send.default_topic).filter(|template| template.is_template());
-        let Some(template) = template.filter(|_| self.rules.auto_create) else {
+        // The setting is about the one template every client names; an operator may have made others.
+        let open = self.rules.auto_create || send.default_topic != system::AUTO_CREATE_TOPIC;
+        let template = self.topics.get(send.default_topic).filter(|template| open && template.is_template());
+        let Some(template) = template else {
             return Err(BrokerError::TopicNotExist { topic: send.topic.to_owned() });
         };
         let queues = send.default_topic_queue_nums.min(template.write_queues()).max(1);

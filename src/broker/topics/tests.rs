@@ -67,6 +67,7 @@ fn a_first_send_makes_a_topic_after_its_template() {
     table.set_rules(TopicRules { auto_create: false, ..rules() });
     assert_eq!(create(&mut table, first_send("y", 4)), Err(17));
     assert_eq!(create(&mut table, FirstSend { default_topic: "TBW102", ..first_send("%RETRY%h", 4) }), Ok((1, 6)));
+    assert_eq!(create(&mut table, FirstSend { default_topic: "C", ..first_send("y", 4) }), Ok((4, 6)));
     table.set_rules(TopicRules { topics_max: 0, ..rules() });
     assert_eq!(create(&mut table, first_send("z", 4)), Err(2));
 }

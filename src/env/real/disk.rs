@@ -80,7 +80,9 @@ impl Disk for FileDisk {
             }
             stat
         };
-        Ok(Space { total: stat.f_blocks * stat.f_frsize, available: stat.f_bavail * stat.f_frsize })
+        // Blocks that only root may use are neither used nor available, and count for nobody.
+        let (used, available) = (stat.f_blocks - stat.f_bfree, stat.f_bavail);
+        Ok(Space { total: (used + available) * stat.f_frsize, available: available * stat.f_frsize })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {

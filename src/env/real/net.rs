@@ -45,7 +45,11 @@ impl Net for TcpNet {
         // SAFETY: the kernel writes at most the length given into the buffer we own.
         let failed = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) } != 0;
         let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
-        if failed { String::new() } else { String::from_utf8_lossy(&name[..end]).into_owned() }
+        if failed {
+            String::new()
+        } else {
+            String::from_utf8_lossy(&name[..end]).into_owned()
+        }
     }
 
     fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {

@@ -6,28 +6,21 @@
 //! ```
 
 use super::codes::request;
-use super::head::{Head, HeadError, FLAG_RESPONSE};
+use super::head::{Head, HeadError};
 use super::language::Language;
 use super::text::Text;
 
-/// Reads a binary header.
-pub(super) fn parse(header: &[u8]) -> Result<Head<'_>, HeadError> {
+/// Reads a binary header into `head`, which is empty.
+pub(super) fn read<'a>(header: &'a [u8], head: &mut Head<'a>) -> Result<(), HeadError> {
     let mut reader = Reader { rest: header };
     let code = i16::from_be_bytes(reader.array("the code")?);
     let [language] = reader.array("the language")?;
-    let version = i16::from_be_bytes(reader.array("the version")?);
-    let opaque = i32::from_be_bytes(reader.array("the opaque")?);
-    let flag = i32::from_be_bytes(reader.array("the flag")?);
-    let remark = reader.text4("the remark")?;
-    let mut head = Head {
-        code: if flag & FLAG_RESPONSE == 0 { request_code(code) } else { i32::from(code) },
-        language: Language::from_byte(language),
-        version: i32::from(version),
-        opaque,
-        flag,
-        remark,
-        ..Head::default()
-    };
+    head.language = Language::from_byte(language);
+    head.version = i32::from(i16::from_be_bytes(reader.array("the version")?));
+    head.opaque = i32::from_be_bytes(reader.array("the opaque")?);
+    head.flag = i32::from_be_bytes(reader.array("the flag")?);
+    head.code = if head.is_response() { i32::from(code) } else { request_code(code) };
+    head.remark = reader.text4("the remark")?;
     let mut fields = Reader { rest: reader.piece4("the ext fields")? };
     while !fields.rest.is_empty() {
         let name = fields.text2("a field's name")?;
@@ -37,7 +30,7 @@ pub(super) fn parse(header: &[u8]) -> Result<Head<'_>, HeadError> {
             head.ext.push(name, value)?;
         }
     }
-    Ok(head)
+    Ok(())
 }
 
 /// The request code behind the 16 bits a binary header has for it: Java cuts the codes of POP off, and nothing else
@@ -100,7 +93,12 @@ fn text(bytes: &[u8]) -> Result<Option<Text<'_>>, HeadError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Serialization;
     use super::*;
+
+    fn parse(header: &[u8]) -> Result<Head<'_>, HeadError> {
+        Head::parse(Serialization::RocketMq, header)
+    }
 
     const MINIMAL: [u8; 21] = [0, 105, 9, 1, 61, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 

@@ -49,6 +49,12 @@ impl Command {
         self
     }
 
+    /// With one field added.
+    pub fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.put_str(name, value);
+        self
+    }
+
     /// With this body.
     pub fn with_body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();

@@ -31,13 +31,28 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Reads a header in one pass. Nothing is copied, and nothing allocated unless there are more fields than any
-    /// client sends.
+    /// Reads a header in one pass. Nothing is copied, and nothing allocated unless there are more fields than clients
+    /// send.
     pub fn parse(serialization: Serialization, header: &'a [u8]) -> Result<Self, HeadError> {
+        let mut head = Self::default();
+        head.read(serialization, header)?;
+        Ok(head)
+    }
+
+    /// Reads a header in the place of the last one. A head has room for many fields, so where one read brought many
+    /// frames, it is quicker to use one for all of them. After an error its content means nothing.
+    pub fn read(&mut self, serialization: Serialization, header: &'a [u8]) -> Result<(), HeadError> {
+        self.clear();
         match serialization {
-            Serialization::Json => json::parse(header),
-            Serialization::RocketMq => binary::parse(header),
+            Serialization::Json => json::read(header, self),
+            Serialization::RocketMq => binary::read(header, self),
         }
+    }
+
+    fn clear(&mut self) {
+        let Self { code, language, version, opaque, flag, remark, ext } = self;
+        (*code, *language, *version, *opaque, *flag, *remark) = (0, Language::Java, 0, 0, 0, None);
+        ext.clear();
     }
 
     /// Whether this answers a request.
@@ -77,4 +92,23 @@ pub enum HeadError {
     /// More ext fields than [`MAX_EXT_FIELDS`](super::MAX_EXT_FIELDS).
     #[error("the header has more than {max} ext fields", max = super::MAX_EXT_FIELDS)]
     TooManyFields,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_read_again_keeps_nothing() {
+        let first = br#"{"code":1,"language":"GO","version":2,"opaque":3,"flag":1,"remark":"r","extFields":{"a":"b"}}"#;
+        let binary = [0; 21];
+        for (serialization, header) in [(Serialization::Json, &b"{}"[..]), (Serialization::RocketMq, &binary)] {
+            let mut head = Head::parse(Serialization::Json, first).unwrap();
+            assert_eq!(head.ext.str("a").as_deref(), Some("b"));
+            head.read(serialization, header).unwrap();
+            assert_eq!((head.code, head.version, head.opaque, head.flag), (0, 0, 0, 0));
+            assert_eq!((head.language, head.remark), (Language::Java, None));
+            assert!(head.ext.is_empty());
+        }
+    }
 }

@@ -8,28 +8,36 @@ use std::fmt;
 #[derive(Clone, Copy, Default)]
 pub struct Text<'a> {
     raw: &'a str,
-    escaped: bool,
+    /// How many escapes `raw` holds.
+    escapes: usize,
 }
 
 impl<'a> Text<'a> {
     /// Text that means what it says.
     pub const fn plain(raw: &'a str) -> Self {
-        Self { raw, escaped: false }
+        Self { raw, escapes: 0 }
     }
 
-    /// The inside of a JSON string whose escapes, if `escaped`, have been checked.
-    pub(super) const fn json(raw: &'a str, escaped: bool) -> Self {
-        Self { raw, escaped }
+    /// The inside of a JSON string with this many escapes, which have been checked.
+    pub(super) const fn json(raw: &'a str, escapes: usize) -> Self {
+        Self { raw, escapes }
     }
 
     /// The text, borrowed from the header unless it holds escapes.
+    #[inline]
     pub fn str(self) -> Cow<'a, str> {
-        if !self.escaped {
-            return Cow::Borrowed(self.raw);
+        if self.escapes == 0 {
+            Cow::Borrowed(self.raw)
+        } else {
+            Cow::Owned(self.unescaped())
         }
+    }
+
+    #[cold]
+    fn unescaped(self) -> String {
         let mut out = String::with_capacity(self.raw.len());
         self.for_each_piece(|piece| out.push_str(piece));
-        Cow::Owned(out)
+        out
     }
 
     /// The text, borrowed from the header or, if it holds escapes, from `buffer`, whose content it replaces. For paths
@@ -38,7 +46,7 @@ impl<'a> Text<'a> {
     where
         'a: 'b,
     {
-        if !self.escaped {
+        if self.escapes == 0 {
             return self.raw;
         }
         buffer.clear();
@@ -58,9 +66,7 @@ impl<'a> Text<'a> {
 
     fn for_each_piece(self, mut emit: impl FnMut(&str)) {
         let mut rest = self.raw;
-        // Pieces are short: a search made for long texts takes longer to begin than this one to end.
-        let escape = |text: &str| text.bytes().position(|byte| byte == b'\\');
-        while let Some(at) = escape(rest).filter(|_| self.escaped) {
+        while let Some(at) = rest.bytes().position(|byte| byte == b'\\').filter(|_| self.escapes > 0) {
             emit(&rest[..at]);
             let (character, used) = unescape(&rest[at..]);
             emit(character.encode_utf8(&mut [0; 4]));
@@ -72,38 +78,40 @@ impl<'a> Text<'a> {
 
 /// The character that the escape at the start of `text` stands for, and how many bytes the escape takes. Half of a
 /// surrogate pair, which no UTF-8 can hold, becomes U+FFFD.
+#[inline]
 fn unescape(text: &str) -> (char, usize) {
-    let character = match text.as_bytes().get(1) {
-        Some(b'b') => '\u{8}',
-        Some(b'f') => '\u{c}',
-        Some(b'n') => '\n',
-        Some(b'r') => '\r',
-        Some(b't') => '\t',
-        Some(b'u') => return unescape_unicode(text),
-        Some(other) => char::from(*other),
-        None => char::REPLACEMENT_CHARACTER,
-    };
-    (character, 2)
+    match text.as_bytes() {
+        // The separators of message properties, which is what nearly all escapes are.
+        [_, b'u', b'0', b'0', b'0', digit @ b'0'..=b'9', ..] => (char::from(digit - b'0'), 6),
+        [_, b'u', ..] => unescape_unicode(text),
+        [_, b'b', ..] => ('\u{8}', 2),
+        [_, b'f', ..] => ('\u{c}', 2),
+        [_, b'n', ..] => ('\n', 2),
+        [_, b'r', ..] => ('\r', 2),
+        [_, b't', ..] => ('\t', 2),
+        [_, other, ..] => (char::from(*other), 2),
+        _ => (char::REPLACEMENT_CHARACTER, text.len()),
+    }
 }
 
 fn unescape_unicode(text: &str) -> (char, usize) {
     const LEN: usize = 6;
-    // The separators of properties: nearly all escapes there are.
-    if let [_, _, b'0', b'0', b'0', digit @ b'0'..=b'9', ..] = text.as_bytes() {
-        return (char::from(digit - b'0'), LEN);
+    let Some(unit) = code_unit(text) else { return (char::REPLACEMENT_CHARACTER, text.len()) };
+    if let Some(character) = char::from_u32(u32::from(unit)) {
+        return (character, LEN);
     }
-    let Some(first) = code_unit(text) else { return (char::REPLACEMENT_CHARACTER, text.len()) };
-    let second = text.get(LEN..).and_then(code_unit);
-    // Two units make one character only if they are a high and a low surrogate.
-    match char::decode_utf16([Some(first), second].into_iter().flatten()).next() {
-        Some(Ok(character)) => (character, character.len_utf16() * LEN),
+    // Half of a pair: the other half is the next escape, or missing.
+    let units = [Some(unit), text.get(LEN..).and_then(code_unit)];
+    match char::decode_utf16(units.into_iter().flatten()).next() {
+        Some(Ok(character)) => (character, 2 * LEN),
         _ => (char::REPLACEMENT_CHARACTER, LEN),
     }
 }
 
 /// The number in a `\u` escape at the start of `text`.
 fn code_unit(text: &str) -> Option<u16> {
-    u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
+    let digits = text.strip_prefix("\\u")?.as_bytes().first_chunk::<4>()?;
+    digits.iter().try_fold(0, |unit, digit| Some(unit << 4 | char::from(*digit).to_digit(16)? as u16))
 }
 
 impl fmt::Display for Text<'_> {
@@ -131,8 +139,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(raw: &str, expected: &str) {
-        let text = Text::json(raw, raw.contains('\\'));
+    fn check(raw: &str, escapes: usize, expected: &str) {
+        let text = Text::json(raw, escapes);
         assert_eq!(text.str(), expected);
         assert_eq!(text.str_in(&mut "before".to_owned()), expected);
         let mut out = Vec::new();
@@ -142,22 +150,22 @@ mod tests {
 
     #[test]
     fn escapes_are_undone() {
-        check("", "");
-        check("TopicTest", "TopicTest");
-        check(r"KEYS\u0001order-1\u0002", "KEYS\u{1}order-1\u{2}");
-        check(r#"\"\\\/\b\f\n\r\t"#, "\"\\/\u{8}\u{c}\n\r\t");
-        check(r"\u00e9\u4E2D", "é中");
-        check(r"\ud83d\ude00!", "😀!");
+        check("", 0, "");
+        check("TopicTest", 0, "TopicTest");
+        check(r"KEYS\u0001order-1\u0002", 2, "KEYS\u{1}order-1\u{2}");
+        check(r#"\"\\\/\b\f\n\r\t"#, 8, "\"\\/\u{8}\u{c}\n\r\t");
+        check(r"\u00e9\u4E2D", 2, "é中");
+        check(r"\ud83d\ude00!", 2, "😀!");
     }
 
     #[test]
     fn half_a_surrogate_pair_is_replaced() {
-        check(r"\ud83d", "\u{FFFD}");
-        check(r"\ude00\ud83d", "\u{FFFD}\u{FFFD}");
-        check(r"\ud83dA", "\u{FFFD}A");
-        check(r"\ud83d\u0041", "\u{FFFD}A");
-        check(r"\ud83d\ud83d\ude00", "\u{FFFD}😀");
-        check(r"\ud83d\n", "\u{FFFD}\n");
+        check(r"\ud83d", 1, "\u{FFFD}");
+        check(r"\ude00\ud83d", 2, "\u{FFFD}\u{FFFD}");
+        check(r"\ud83dA", 1, "\u{FFFD}A");
+        check(r"\ud83d\u0041", 2, "\u{FFFD}A");
+        check(r"\ud83d\ud83d\ude00", 3, "\u{FFFD}😀");
+        check(r"\ud83d\n", 2, "\u{FFFD}\n");
     }
 
     #[test]

@@ -70,6 +70,23 @@ pub struct CheckReport {
     findings_max: usize,
 }
 
+/// A summary, one line per area; the findings are for the caller to list.
+impl fmt::Display for CheckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (min, end) = (self.log_min.0, self.log_end.0);
+        writeln!(
+            f,
+            "commit log: {} segments from {min} to {end} with {} records and {} fillers",
+            self.segments, self.records, self.blanks
+        )?;
+        writeln!(f, "consume queues: {} with {} entries", self.queues, self.queue_entries)?;
+        writeln!(f, "index: {} files with {} entries", self.index_files, self.index_entries)?;
+        let [notes, repairable, damage] = self.counts;
+        let state = if self.closed { "closed" } else { "not closed" };
+        write!(f, "{state}; {damage} damaged, {repairable} repaired at start, {notes} notes")
+    }
+}
+
 impl CheckReport {
     pub(super) fn new(findings_max: usize) -> CheckReport {
         CheckReport { findings_max, ..CheckReport::default() }

@@ -51,7 +51,7 @@ pub(crate) struct EntryBlock {
 }
 
 /// What recovery and the queue table know of a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct QueueExtent {
     /// First entry a consumer may ask for.
     pub min: u64,
@@ -187,10 +187,12 @@ impl ConsumeQueue {
 
     /// Writes what is not in the files yet and keeps at most `keep` entries in memory.
     pub(crate) fn write_tail(&self, files: &QueueFiles, keep: usize) -> io::Result<()> {
+        let mut tail = self.tail();
+        // With the lock held: whoever deletes the topic waits for it before the files go.
         if self.is_deleted() {
             return Ok(());
         }
-        self.tail().write(self, files, keep)
+        tail.write(self, files, keep)
     }
 
     /// Gives the tail's memory back if nothing is left to write.

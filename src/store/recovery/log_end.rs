@@ -17,8 +17,8 @@ pub(super) struct LogEnd {
     pub at: u64,
     /// Records read on the way.
     pub records: u64,
-    /// Store time of the last one.
-    pub last_store_time: Option<Millis>,
+    /// Where the last one begins and when it was stored; `None` if none was read.
+    pub last: Option<(u64, Millis)>,
 }
 
 /// Walks over the log as `plan` says.
@@ -28,13 +28,13 @@ pub(super) fn read(
     replays: &mut Replays,
     repairs: &mut Vec<Repair>,
 ) -> io::Result<LogEnd> {
-    let mut end = LogEnd { at: plan.read_from, records: 0, last_store_time: None };
+    let mut end = LogEnd { at: plan.read_from, records: 0, last: None };
     let trusting = recovery.env.canary(Canary::TrustFileLength);
     let verify_from = if trusting { u64::MAX } else { plan.verify_from };
     loop {
         let stop = Scanner::new(&recovery.segments).walk(end.at, verify_from, |at, record| {
             end.records += 1;
-            end.last_store_time = Some(record.store_timestamp().max(end.last_store_time.unwrap_or_default()));
+            end.last = Some((at, record.store_timestamp()));
             give(recovery, replays, at, record)
         })?;
         match stop {

@@ -52,8 +52,6 @@ struct Recovered {
     end: LogEnd,
     /// The table, if it was used.
     table: Option<QueueTable>,
-    /// Store time of the newest record that the queue table knows.
-    last_known: Millis,
     /// The table was used, and the log shows that queues lack entries from before it.
     incomplete: bool,
     repairs: Vec<Repair>,
@@ -65,12 +63,9 @@ impl Recovery<'_> {
         let io = || OpenError::io("read or write queues below", &queue_dir);
         let mut replays = self.find_queues(table.as_ref()).map_err(io())?;
         let (log_min, log_limit) = self.log_range();
-        let mut last_known = Millis(0);
         let table = match table {
-            Some(table) => {
-                self.table_of_this_log(&table, &mut replays, &mut last_known).map_err(io())?.then_some(table)
-            }
-            None => None,
+            Some(table) if self.is_of_this_log(&table).map_err(io())? => Some(table),
+            _ => None,
         };
         let short_queue = match &table {
             Some(table) => self.trust_table(table, &mut replays).map_err(io())?,
@@ -98,7 +93,7 @@ impl Recovery<'_> {
                 repairs.extend(replay.finish(&self.files, log_min.min(end.at), end.at).map_err(io())?);
             }
         }
-        Ok(Recovered { plan, end, table, last_known, incomplete, repairs })
+        Ok(Recovered { plan, end, table, incomplete, repairs })
     }
 
     /// Takes up the index files that can be trusted, and says from where on records are to be indexed.
@@ -156,59 +151,25 @@ impl Recovery<'_> {
         Ok(replays)
     }
 
-    /// Whether the table belongs to the log: the newest record it knows lies where its queue says.
-    fn table_of_this_log(
-        &self,
-        table: &QueueTable,
-        replays: &mut Replays,
-        last_known: &mut Millis,
-    ) -> io::Result<bool> {
+    /// Whether the table belongs to the log: the record that it calls the last one is there.
+    fn is_of_this_log(&self, table: &QueueTable) -> io::Result<bool> {
         let (log_min, log_limit) = self.log_range();
-        if table.log_end < log_min || table.log_end > log_limit {
-            return Ok(false);
+        if table.log_end <= log_min || table.log_end > log_limit {
+            // An empty log has nothing to compare, and nothing to lose.
+            return Ok(table.log_end == log_min && table.queues.is_empty());
         }
-        let newest = table.queues.iter().filter(|(_, extent)| extent.last_end > log_min);
-        let Some(((topic, id), extent)) = newest.max_by_key(|(_, extent)| extent.last_end) else {
-            return Ok(table.log_end == log_min);
-        };
-        let Some(replay) = replays.get(topic, *id) else { return Ok(false) };
-        let Some(entry) = replay.on_disk(&self.files, extent.next.saturating_sub(1))? else {
-            // The tail of this very queue is missing. Another one has to vouch.
-            return self.any_other_vouches(table, replays, (topic, *id), last_known);
-        };
-        self.vouches(topic, *id, extent.next - 1, &entry, last_known)
-    }
-
-    fn any_other_vouches(
-        &self,
-        table: &QueueTable,
-        replays: &mut Replays,
-        missing: (&Arc<str>, u32),
-        last_known: &mut Millis,
-    ) -> io::Result<bool> {
-        for ((topic, id), extent) in table.queues.iter().filter(|((topic, id), _)| (topic, *id) != missing) {
-            let Some(number) = extent.next.checked_sub(1) else { continue };
-            let Some(replay) = replays.get(topic, *id) else { continue };
-            let Some(entry) = replay.on_disk(&self.files, number)? else { continue };
-            if self.vouches(topic, *id, number, &entry, last_known)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let mut scanner = Scanner::new(&self.segments);
+        let last = scanner.record_at(table.last_record, BodyCrc::Trust)?;
+        Ok(last.is_some_and(|last| {
+            let end = table.last_record + u64::from(last.total_size());
+            end <= table.log_end && last.store_timestamp() == table.last_store_time
+        }))
     }
 
     /// Whether the record an entry points to is this queue's with this number.
-    fn vouches(
-        &self,
-        topic: &str,
-        id: u32,
-        number: u64,
-        entry: &QueueEntry,
-        last_known: &mut Millis,
-    ) -> io::Result<bool> {
+    fn vouches(&self, topic: &str, id: u32, number: u64, entry: &QueueEntry) -> io::Result<bool> {
         let mut scanner = Scanner::new(&self.segments);
         let Some(record) = scanner.record_at(entry.physical.0, BodyCrc::Trust)? else { return Ok(false) };
-        *last_known = record.store_timestamp().max(*last_known);
         Ok(record.total_size() == entry.size
             && record.topic_bytes() == topic.as_bytes()
             && record.queue_id() as u32 == id
@@ -222,14 +183,17 @@ impl Recovery<'_> {
             let name = (Arc::clone(replay.queue.topic()), replay.queue.id());
             let intact = match table.queues.get(&name) {
                 Some(extent) => replay.trust_table(&self.files, *extent, table.log_end)?,
-                // Made after the table: all its records follow. After a clean exit there can be no such queue.
-                None => self.exit == Exit::Unclean,
+                // After a clean exit there can be no such queue: somebody put it there.
+                None if self.exit == Exit::Clean => false,
+                None => {
+                    replay.trust_nothing();
+                    true
+                }
             };
             if !intact {
                 let (topic, id) = &name;
-                let ends = replay.trust_disk(&self.files, &mut |number, entry| {
-                    self.vouches(topic, *id, number, entry, &mut Millis(0))
-                })?;
+                let ends =
+                    replay.trust_disk(&self.files, &mut |number, entry| self.vouches(topic, *id, number, entry))?;
                 short = Some(short.map_or(ends, |short: u64| short.min(ends)));
             }
         }

@@ -1,5 +1,6 @@
 //! The way from a directory to an open store.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
@@ -9,6 +10,7 @@ use super::plan::Exit;
 use super::report::RecoveryReport;
 use super::{segments, Recovered, Recovery};
 use crate::env::{Env, FileLock, OpenMode};
+use crate::proto::message::record::BLANK_SIZE;
 use crate::proto::PhysicalOffset;
 use crate::store::checkpoint::CheckpointFile;
 use crate::store::commit_log::CommitLog;
@@ -71,6 +73,8 @@ pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError>
         tracing::warn!("{repair}");
     }
     let log_end = recovered.end.at;
+    let in_table = recovered.table.as_ref().map(|table| (table.last_record, table.last_store_time));
+    let last_record = recovered.end.last.or(in_table).unwrap_or_default();
     let report = RecoveryReport {
         exit,
         read_from: PhysicalOffset(recovered.plan.read_from),
@@ -93,9 +97,8 @@ pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError>
         counters: Counters::default(),
         lock: Mutex::new(Some(lock)),
     });
-    let last_store_time = recovered.end.last_store_time.unwrap_or_default().max(recovered.last_known);
     let state_files = StateFiles { checkpoint: checkpoint_file, queue_table };
-    let writer = LogWriter::new(Arc::clone(&store), state_files, checkpoint, last_store_time);
+    let writer = LogWriter::new(Arc::clone(&store), state_files, checkpoint, last_record);
     let dispatcher = Dispatcher::new(Arc::clone(&store), dispatch_from);
     Ok(Opened { store, writer, dispatcher, report })
 }
@@ -108,16 +111,30 @@ fn check_options(options: &StoreOptions) -> Result<(), OpenError> {
     if options.queue_file_size == 0 || !options.queue_file_size.is_multiple_of(CQ_UNIT_SIZE as u64) {
         return wrong("mappedFileSizeConsumeQueue has to be a multiple of 20");
     }
+    if options.max_record_size() + BLANK_SIZE as u64 > options.segment_size {
+        tracing::warn!(
+            maxMessageSize = options.max_message_size,
+            mappedFileSizeCommitLog = options.segment_size,
+            "the largest messages do not fit a file of the commit log and will be refused"
+        );
+    }
     Ok(())
 }
 
-/// Makes the directories that are missing, so that they survive a power cut.
+/// Makes the directories that are missing and sees that all their names, and those above them, survive a power cut: also
+/// of those that were there, because an earlier start may have made them and died before its sync.
 async fn make_directories(env: &Env, options: &StoreOptions) -> Result<(), OpenError> {
+    let mut parents = BTreeSet::new();
     for directory in [&options.root, &options.commit_log_dir, &paths::consume_queue_dir(&options.root)] {
-        let missing: Vec<_> = directory.ancestors().take_while(|path| !env.disk.exists(path)).collect();
         env.disk.create_dir_all(directory).map_err(OpenError::io("make", directory))?;
-        for parent in missing.iter().filter_map(|path| path.parent()).filter(|path| *path != Path::new("")) {
-            env.disk.sync_dir(parent).await.map_err(OpenError::io("sync", parent))?;
+        let above = directory.ancestors().skip(1).map(|path| if path == Path::new("") { Path::new(".") } else { path });
+        parents.extend(above.map(Path::to_owned));
+    }
+    for parent in parents {
+        match env.disk.sync_dir(&parent).await {
+            // What we may not even list, we did not make.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced.map_err(OpenError::io("sync", &parent))?,
         }
     }
     Ok(())

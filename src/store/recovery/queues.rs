@@ -8,7 +8,7 @@ use super::report::{QueueName, Repair};
 use crate::store::consume_queue::{ConsumeQueue, EntryBlock, QueueEntry, QueueExtent, QueueFiles, CQ_UNIT_SIZE};
 
 /// Entries are compared and written in pieces of this many.
-const PIECE: usize = 1024;
+const PIECE: usize = 256;
 const UNIT: u64 = CQ_UNIT_SIZE as u64;
 
 /// One queue while the log is read.
@@ -64,6 +64,12 @@ impl QueueReplay {
         let there = self.bases.iter().filter(|base| wanted.contains(base)).count() as u64;
         let complete = there == (wanted.end() - wanted.start()) / files.file_size() + 1;
         Ok(complete && self.on_disk(files, newest)?.is_some_and(|last| last.end().0 == extent.last_end))
+    }
+
+    /// A queue that the table does not know: all its records lie behind the table's log end, and whatever its files
+    /// hold without one is left over from a deleted topic.
+    pub(super) fn trust_nothing(&mut self) {
+        self.touched = true;
     }
 
     /// Trusts the entries on disk up to the first that is missing, if `is_right` knows the record of the last one.

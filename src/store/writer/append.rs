@@ -50,7 +50,6 @@ impl LogWriter {
             return refuse_rest(batch, results, &refusal);
         }
         let stored = self.store.env.clock.now().max(self.last_store_time);
-        self.last_store_time = stored;
         self.joinable = self.unconfirmed.len();
         let progress = self.append_items(&mut batch.bytes, &batch.items, results, stored);
         self.publish();
@@ -158,6 +157,9 @@ impl LogWriter {
             return Err(refusal);
         }
         self.position += run.bytes.len() as u64;
+        if let Some(Ok(last)) = results.last() {
+            (self.last_record, self.last_store_time) = (last.physical.0, last.store_time);
+        }
         for (item, result) in items[run.first..].iter().zip(&results[run.first..]) {
             if let Ok(stored) = result {
                 self.enqueue(item, stored, bytes);
@@ -190,8 +192,11 @@ impl LogWriter {
     }
 
     /// Goes to the next segment: writes the filler and makes the prepared segment the active one. `false` if there is
-    /// none.
+    /// none, or no space for the filler.
     fn roll(&mut self) -> Result<bool, StoreError> {
+        if self.active.as_ref().is_some_and(|active| !active.is_allocated()) {
+            return Ok(false);
+        }
         let Some(next) = self.upkeep.take_next() else { return Ok(false) };
         if let Some(active) = &self.active {
             let left = active.end() - self.position;

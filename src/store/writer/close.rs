@@ -58,9 +58,10 @@ impl LogWriter {
 
     async fn save_state_for_good(&mut self, (index_next, indexed): (u64, u64)) -> Result<(), StoreError> {
         let (mut files, mut checkpoint) = self.upkeep.take_state()?;
-        let table = QueueTable { index_next, indexed, ..QueueTable::of(&self.store.queues.all(), self.position) };
-        let saved = files.queue_table.save(&table.encode()).await;
-        saved.map_err(|error| StoreError::io("save the queue table")(io::Error::other(error)))?;
+        let table = QueueTable { index_next, indexed, ..self.queue_table() };
+        let unsaved = |error| StoreError::io("save the queue table")(error);
+        let table = table.encode().map_err(io::Error::other).map_err(unsaved)?;
+        files.queue_table.save(&table).await.map_err(io::Error::other).map_err(unsaved)?;
         checkpoint.logics_msg_timestamp = self.last_store_time;
         checkpoint.index_msg_timestamp = Millis(self.store.index_synced.load(Ordering::Acquire));
         files.checkpoint.save(&checkpoint).await.map_err(StoreError::io("save the checkpoint"))

@@ -17,6 +17,7 @@ use super::checkpoint::Checkpoint;
 use super::consume_queue::ConsumeQueue;
 use super::handle::Store;
 use super::options::FlushMode;
+use super::queue_table::QueueTable;
 use super::segment::Segment;
 use crate::env::Millis;
 use crate::proto::PhysicalOffset;
@@ -35,7 +36,9 @@ pub struct LogWriter {
     position: u64,
     /// The segment that holds `position`; `None` before the first record and if the log ends with a full segment.
     active: Option<Arc<Segment>>,
-    /// Store timestamps never fall, whatever the clock does.
+    /// Where the last record before `position` begins.
+    last_record: u64,
+    /// When that was stored. Store timestamps never fall, whatever the clock does.
     last_store_time: Millis,
     /// Queue lengths that become visible once the log is confirmed up to `end`, in log order.
     unconfirmed: VecDeque<Unconfirmed>,
@@ -60,7 +63,7 @@ impl LogWriter {
         store: Arc<Store>,
         files: StateFiles,
         checkpoint: Checkpoint,
-        last_store_time: Millis,
+        (last_record, last_store_time): (u64, Millis),
     ) -> LogWriter {
         let position = store.log.end();
         let active = store.log.segments().find(position).cloned();
@@ -69,6 +72,7 @@ impl LogWriter {
             store,
             position,
             active,
+            last_record,
             last_store_time,
             unconfirmed: VecDeque::new(),
             joinable: 0,
@@ -86,6 +90,16 @@ impl LogWriter {
     /// The store it writes to.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// The lengths of all queues as they follow from the log up to its end.
+    fn queue_table(&self) -> QueueTable {
+        QueueTable {
+            log_end: self.position,
+            last_record: self.last_record,
+            last_store_time: self.last_store_time,
+            ..QueueTable::of(&self.store.queues.all())
+        }
     }
 
     /// Tells readers about everything appended.

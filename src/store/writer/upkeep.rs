@@ -338,6 +338,7 @@ impl LogWriter {
             let result = async {
                 if let Some((unsynced, table)) = table {
                     store.files.sync(unsynced).await?;
+                    let table = table.map_err(io::Error::other)?;
                     files.queue_table.save(&table).await.map_err(io::Error::other)?;
                 }
                 files.checkpoint.save(&saved).await
@@ -357,7 +358,8 @@ impl LogWriter {
         let due = new && now.since(state.queues_synced_at) >= QUEUE_SYNC_MS;
         if due || self.store.queue_deleted.swap(false, Ordering::AcqRel) {
             state.queues_synced_at = now;
-            let table = QueueTable::of(&self.store.queues.all(), self.position);
+            let table = self.queue_table();
+            let state = &mut self.upkeep.checkpoint;
             state.gathering = Some(Gathering { table, store_time: self.last_store_time, left: self.dirty.len() });
         }
     }

@@ -5,7 +5,7 @@ import re
 import subprocess
 
 from . import remoting
-from .cluster import ApacheBroker, ApacheNameServer, MetaqBroker, MetaqNameServer
+from .cluster import DELAY_LEVELS, ApacheBroker, ApacheNameServer, MetaqBroker, MetaqNameServer
 from .process import wait_until
 
 NAME = "apache-broker"
@@ -111,7 +111,7 @@ class Scene:
         self.apache.start()
 
     def check_store(self):
-        argv = [str(self.binary), "store", "check", str(self.apache.store)]
+        argv = [str(self.binary), "store", "check", "--delay-levels", DELAY_LEVELS, str(self.apache.store)]
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
         if done.returncode != 0:
             raise AssertionError(f"store check ended with {done.returncode}: {done.stdout} {done.stderr}")

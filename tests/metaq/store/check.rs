@@ -82,8 +82,8 @@ async fn after_retention_there_is_no_finding() {
     let world = World::new(FlushMode::Async);
     let mut running = world.open().await;
     fill(&mut running, 200).await;
-    running.maintain(START).await;
     running.sync().await.unwrap();
+    running.maintain(START + 20_000).await;
     running.dispatcher.drain(Millis(START)).unwrap();
     running.store.delete_oldest_segments(3).await.unwrap();
     running.close().await;

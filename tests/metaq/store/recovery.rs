@@ -273,3 +273,29 @@ async fn what_does_not_belong_is_refused_with_its_name() {
     std::fs::remove_file(world.path("commitlog").join(format!("{SEGMENT:020}"))).unwrap();
     assert!(matches!(world.try_open().await, Err(OpenError::Gap { expected: SEGMENT, .. })));
 }
+
+/// A deleted topic's directory that a power cut brought back is nothing a new topic of that name begins with.
+#[tokio::test]
+async fn a_deleted_topic_does_not_come_back() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..20).await;
+    running.sync().await.unwrap();
+    running.maintain(START + 20_000).await;
+    let directory = world.path("consumequeue/T");
+    let kept = world.files("consumequeue/T");
+    running.store.delete_topic("T").unwrap();
+    running.maintain(START + 20_010).await;
+    kill(running);
+    std::fs::create_dir_all(directory.join("0")).unwrap();
+    for (path, bytes) in kept {
+        std::fs::write(path, bytes).unwrap();
+    }
+    let mut running = world.open().await;
+    assert_eq!(running.range("T", 0), (0, 0));
+    send(&mut running, 0, 50..53).await;
+    running.close().await;
+    std::fs::remove_file(world.path("queueTable")).unwrap();
+    let running = world.open().await;
+    assert_eq!(running.firsts("T", 0), bodies(50..53), "the newer records count");
+}

@@ -3,18 +3,18 @@
 use super::{Call, Refused};
 use crate::actors::broker::shared::Settings;
 use crate::actors::broker::{group_rules, topic_rules};
-use crate::broker::{BrokerError, attributes};
+use crate::broker::{attributes, BrokerError};
 use crate::config::broker::UpdateError;
 use crate::proto::body::topic::TopicConfigList;
 use crate::proto::body::{
-    GroupForbidden, SubscriptionGroupConfig, SubscriptionGroupList, TopicConfig, TopicFilterType, from_slice, to_vec,
+    from_slice, to_vec, GroupForbidden, SubscriptionGroupConfig, SubscriptionGroupList, TopicConfig, TopicFilterType,
 };
 use crate::proto::message::names;
 use crate::proto::remoting::requests::{
-    DeleteSubscriptionGroup, DeleteTopicInBroker, GetSubscriptionGroupConfig, GetTopicConfig,
-    UpdateAndCreateTopic, UpdateAndGetGroupForbidden,
+    DeleteSubscriptionGroup, DeleteTopicInBroker, GetSubscriptionGroupConfig, GetTopicConfig, UpdateAndCreateTopic,
+    UpdateAndGetGroupForbidden,
 };
-use crate::proto::remoting::{Response, response};
+use crate::proto::remoting::{response, Response};
 
 /// 17
 pub async fn update_topic(call: &Call) -> Result<Response, Refused> {
@@ -143,4 +143,10 @@ pub fn update_config(call: &Call) -> Result<Response, Refused> {
         }
         Err(error) => Err(Refused(Response::error(response::SYSTEM_ERROR, error.to_string()))),
     }
+}
+
+/// 306, and 329 with `delete`. RocketMQ answers before it is done, and so does this.
+pub fn clean(call: &Call, delete: bool) -> Result<Response, Refused> {
+    call.shared.clean(delete);
+    Ok(Response::success())
 }

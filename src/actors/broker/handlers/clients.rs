@@ -1,16 +1,16 @@
 //! Heartbeats, group members and queue locks.
 
 use super::{Call, Refused};
-use crate::broker::clients::{Connection, HeartbeatTables, on_heartbeat};
+use crate::broker::clients::{on_heartbeat, Connection, HeartbeatTables};
 use crate::broker::{BrokerError, QueueKey};
 use crate::proto::body::small::GetConsumerListByGroupResponseBody;
 use crate::proto::body::{
-    CheckClientRequestBody, HeartbeatData, LockBatchRequestBody, LockBatchResponseBody, MessageQueue, from_slice,
-    to_vec,
+    from_slice, to_vec, CheckClientRequestBody, HeartbeatData, LockBatchRequestBody, LockBatchResponseBody,
+    MessageQueue,
 };
 use crate::proto::filter::{ExpressionType, TagFilter};
-use crate::proto::remoting::Response;
 use crate::proto::remoting::requests::{GetConsumerListByGroup, HeartbeatResponse, UnregisterClient};
+use crate::proto::remoting::Response;
 
 /// 34. The group and its retry topic are saved before the answer: the client goes on to ask for their route.
 pub async fn heartbeat(call: &Call) -> Result<Response, Refused> {
@@ -39,10 +39,8 @@ pub async fn heartbeat(call: &Call) -> Result<Response, Refused> {
         on_heartbeat(&mut tables, connection, &data, (shared.now(), shared.wall()), &mut effects)
     };
     shared.carry_out_now(effects).await?;
-    Ok(Response::success().with_ext(&HeartbeatResponse {
-        is_support_heart_beat_v2: Some(true),
-        is_sub_change: Some(reply.sub_change),
-    }))
+    Ok(Response::success()
+        .with_ext(&HeartbeatResponse { is_support_heart_beat_v2: Some(true), is_sub_change: Some(reply.sub_change) }))
 }
 
 /// 35

@@ -3,8 +3,14 @@
 
 mod admin;
 mod clients;
+mod exports;
+mod messages;
 mod offsets;
+mod relays;
+mod replies;
+mod resets;
 mod send_back;
+mod statistics;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +19,7 @@ use super::errors::refusal;
 use super::shared::Shared;
 use crate::actors::net::ConnectionHandle;
 use crate::broker::BrokerError;
-use crate::proto::remoting::{Command, ExtFields, FieldError, HeadError, Response, request, response};
+use crate::proto::remoting::{request, response, Command, ExtFields, FieldError, HeadError, Response};
 
 /// A request and where it came from.
 pub struct Call {
@@ -76,6 +82,17 @@ impl From<String> for Refused {
 pub async fn handle(call: Call) -> Response {
     let answer = match call.command.code {
         request::CONSUMER_SEND_MSG_BACK => send_back::send_back(&call).await,
+        request::QUERY_MESSAGE => messages::query(&call),
+        request::VIEW_MESSAGE_BY_ID => messages::view(&call),
+        request::SEND_REPLY_MESSAGE | request::SEND_REPLY_MESSAGE_V2 => replies::reply(&call).await,
+        request::INVOKE_BROKER_TO_RESET_OFFSET => resets::reset(&call).await,
+        request::INVOKE_BROKER_TO_GET_CONSUMER_STATUS => resets::consumer_status(&call).await,
+        request::GET_CONSUMER_RUNNING_INFO => relays::running_info(&call).await,
+        request::CONSUME_MESSAGE_DIRECTLY => relays::consume_directly(&call).await,
+        request::GET_ALL_TOPIC_CONFIG => Ok(exports::topics(&call)),
+        request::GET_ALL_CONSUMER_OFFSET => Ok(exports::consumer_offsets(&call)),
+        request::GET_ALL_DELAY_OFFSET => Ok(exports::delay_offsets(&call)),
+        request::GET_ALL_SUBSCRIPTIONGROUP_CONFIG => Ok(exports::groups(&call)),
         request::HEART_BEAT => clients::heartbeat(&call).await,
         request::UNREGISTER_CLIENT => clients::unregister(&call).await,
         request::GET_CONSUMER_LIST_BY_GROUP => clients::consumer_list(&call),
@@ -97,7 +114,27 @@ pub async fn handle(call: Call) -> Response {
         request::DELETE_SUBSCRIPTIONGROUP => admin::delete_group(&call).await,
         request::GET_SUBSCRIPTIONGROUP_CONFIG => admin::group_config(&call).await,
         request::UPDATE_AND_GET_GROUP_FORBIDDEN => admin::group_forbidden(&call).await,
+        request::CLEAN_EXPIRED_CONSUMEQUEUE => admin::clean(&call, false),
+        request::DELETE_EXPIRED_COMMITLOG => admin::clean(&call, true),
         request::UPDATE_BROKER_CONFIG => admin::update_config(&call),
+        request::GET_BROKER_CONFIG => statistics::config(&call),
+        request::GET_BROKER_RUNTIME_INFO => statistics::runtime(&call),
+        request::GET_TOPIC_STATS_INFO => statistics::topic_stats(&call),
+        request::GET_CONSUMER_CONNECTION_LIST => statistics::consumer_connections(&call),
+        request::GET_PRODUCER_CONNECTION_LIST => statistics::producer_connections(&call),
+        request::GET_ALL_PRODUCER_INFO => statistics::all_producers(&call),
+        request::GET_CONSUME_STATS => statistics::consume_stats(&call),
+        request::GET_BROKER_CONSUME_STATS => statistics::broker_consume_stats(&call),
+        request::QUERY_CONSUME_TIME_SPAN => statistics::consume_time_span(&call),
+        request::QUERY_TOPIC_CONSUME_BY_WHO => statistics::groups_of_topic(&call),
+        request::QUERY_TOPICS_BY_CONSUMER => statistics::topics_of_group(&call),
+        request::QUERY_SUBSCRIPTION_BY_CONSUMER => statistics::subscription(&call),
+        request::GET_SYSTEM_TOPIC_LIST_FROM_BROKER => statistics::system_topics(&call),
+        request::QUERY_CORRECTION_OFFSET => statistics::correction_offsets(&call),
+        request::VIEW_BROKER_STATS_DATA => statistics::stats(&call),
+        request::QUERY_CONSUME_QUEUE => statistics::queue_entries(&call),
+        request::CLONE_GROUP_OFFSET => statistics::clone_offsets(&call).await,
+        request::CLEAN_UNUSED_TOPIC => statistics::clean_unused_topics(&call).await,
         code => Ok(Response::not_supported(code)),
     };
     answer.unwrap_or_else(|refused| refused.0)

@@ -5,12 +5,12 @@ use crate::actors::broker::errors::store_failure;
 use crate::broker::offsets::{Commit, QueueFacts, Who};
 use crate::broker::{BrokerError, QueueKey};
 use crate::env::Millis;
-use crate::proto::QueueOffset;
-use crate::proto::remoting::Response;
 use crate::proto::remoting::requests::{
     BoundaryType, GetEarliestMsgStoretime, GetMaxOffset, GetMinOffset, OffsetResponse, QueryConsumerOffset,
     SearchOffsetByTimestamp, StoretimeResponse, UpdateConsumerOffset,
 };
+use crate::proto::remoting::Response;
+use crate::proto::QueueOffset;
 use crate::store::Boundary;
 
 /// 14
@@ -53,14 +53,8 @@ pub fn update(call: &Call) -> Result<Response, Refused> {
     let holder = shared.locks().holder(group, &QueueKey::new(topic, queue_id), shared.now()).cloned();
     let by = client.as_ref().map_or(Who::Other, Who::Member);
     let mut effects = Vec::new();
-    let commit = shared.offsets().commit(
-        group,
-        (topic, queue_id),
-        offset,
-        (by, holder.as_deref()),
-        shared.now(),
-        &mut effects,
-    );
+    let commit =
+        shared.offsets().commit(group, (topic, queue_id), offset, (by, holder.as_deref()), shared.now(), &mut effects);
     shared.carry_out(effects);
     let mut response = Response::success();
     if commit == Commit::Resetting {
@@ -95,9 +89,8 @@ pub fn search(call: &Call) -> Result<Response, Refused> {
     };
     let store = &call.shared.store;
     let Some(queue) = store.queue(&header.topic, header.queue_id as u32) else { return Ok(offset(0)) };
-    let found = store
-        .offset_by_time(&queue, Millis(header.timestamp), boundary)
-        .map_err(|error| store_failure(&error))?;
+    let found =
+        store.offset_by_time(&queue, Millis(header.timestamp), boundary).map_err(|error| store_failure(&error))?;
     Ok(offset(found.0))
 }
 

@@ -5,12 +5,12 @@ use crate::actors::broker::errors::store_failure;
 use crate::actors::broker::send::tags_code;
 use crate::actors::broker::shared::Shared;
 use crate::broker::clients::UNIT_SUBSCRIPTION;
-use crate::broker::send_back::{RetryQueues, SendBackRequest, plan, precheck};
+use crate::broker::send_back::{plan, precheck, RetryQueues, SendBackRequest};
 use crate::broker::{BrokerError, Effect};
-use crate::proto::PhysicalOffset;
-use crate::proto::message::{BodyCrc, NewRecord, Parsed, encode_record, ids, names, parse};
-use crate::proto::remoting::Response;
+use crate::proto::message::{encode_record, ids, names, parse, BodyCrc, NewRecord, Parsed};
 use crate::proto::remoting::requests::ConsumerSendMsgBack;
+use crate::proto::remoting::Response;
+use crate::proto::PhysicalOffset;
 use crate::store::{AppendBatch, StoreError};
 
 /// 36. Everything about the message is taken from its record: C++ clients send neither its topic nor its id.
@@ -63,7 +63,8 @@ fn copy(
     if names::is_dlq_topic(&plan.topic) {
         shared.topics().ensure(&plan.topic, 1, false, 0, wall, effects)?;
     }
-    let queue = shared.store.queue_or_create(&plan.topic, plan.queue_id as u32).map_err(|error| store_failure(&error))?;
+    let queue =
+        shared.store.queue_or_create(&plan.topic, plan.queue_id as u32).map_err(|error| store_failure(&error))?;
     let copy = NewRecord {
         queue_id: plan.queue_id,
         reconsume_times: plan.reconsume_times,

@@ -98,6 +98,7 @@ pub(super) trait FieldValue<'a>: Sized {
 impl<'a> FieldValue<'a> for Cow<'a, str> {
     type Static = Cow<'static, str>;
 
+    #[inline]
     fn read(name: &'static str, text: Option<Text<'a>>) -> Result<Self, FieldError> {
         text.map(Text::str).ok_or(FieldError::Missing(name))
     }
@@ -114,6 +115,7 @@ impl<'a> FieldValue<'a> for Cow<'a, str> {
 impl FieldValue<'_> for i32 {
     type Static = Self;
 
+    #[inline]
     fn read(name: &'static str, text: Option<Text<'_>>) -> Result<Self, FieldError> {
         integer(name, text, "a 32-bit integer")?.ok_or(FieldError::Missing(name))
     }
@@ -130,6 +132,7 @@ impl FieldValue<'_> for i32 {
 impl FieldValue<'_> for i64 {
     type Static = Self;
 
+    #[inline]
     fn read(name: &'static str, text: Option<Text<'_>>) -> Result<Self, FieldError> {
         integer(name, text, "a 64-bit integer")?.ok_or(FieldError::Missing(name))
     }
@@ -146,6 +149,7 @@ impl FieldValue<'_> for i64 {
 impl FieldValue<'_> for bool {
     type Static = Self;
 
+    #[inline]
     fn read(name: &'static str, text: Option<Text<'_>>) -> Result<Self, FieldError> {
         text.map(truth).ok_or(FieldError::Missing(name))
     }
@@ -162,6 +166,7 @@ impl FieldValue<'_> for bool {
 impl<'a, T: FieldValue<'a>> FieldValue<'a> for Option<T> {
     type Static = Option<T::Static>;
 
+    #[inline]
     fn read(name: &'static str, text: Option<Text<'a>>) -> Result<Self, FieldError> {
         match T::read(name, text.filter(|text| !text.is_empty())) {
             Ok(value) => Ok(Some(value)),

@@ -102,28 +102,27 @@ impl<'a> SendHeader<'a> {
     /// Reads the fields of a send with request code `code`.
     pub fn decode(code: i32, ext: &ExtFields<'a>) -> Result<Self, FieldError> {
         let names = SendNames::of(code);
-        let mut values = [None; FIELDS];
+        let mut fields = Fields { names: names.list(), values: [None; FIELDS] };
         for field in ext {
             if let Some(position) = names.position(&field.name.str()) {
-                values[position] = field.value;
+                fields.values[position] = field.value;
             }
         }
-        let mut fields = Fields { rest: names.list().iter().zip(values) };
         Ok(Self {
-            producer_group: fields.next()?,
-            topic: fields.next()?,
-            default_topic: fields.next()?,
-            default_topic_queue_nums: fields.next()?,
-            queue_id: fields.next()?,
-            sys_flag: fields.next()?,
-            born_timestamp: fields.next()?,
-            flag: fields.next()?,
-            properties: fields.next_text().unwrap_or_default(),
-            reconsume_times: fields.next_or_default()?,
-            unit_mode: fields.next_or_default()?,
-            max_reconsume_times: fields.next()?,
-            batch: fields.next_or_default()?,
-            broker_name: fields.next()?,
+            producer_group: fields.read(0)?,
+            topic: fields.read(1)?,
+            default_topic: fields.read(2)?,
+            default_topic_queue_nums: fields.read(3)?,
+            queue_id: fields.read(4)?,
+            sys_flag: fields.read(5)?,
+            born_timestamp: fields.read(6)?,
+            flag: fields.read(7)?,
+            properties: fields.values[8].unwrap_or_default(),
+            reconsume_times: fields.read_or_default(9)?,
+            unit_mode: fields.read_or_default(10)?,
+            max_reconsume_times: fields.read(11)?,
+            batch: fields.read_or_default(12)?,
+            broker_name: fields.read(13)?,
         })
     }
 
@@ -153,23 +152,21 @@ impl ToExt for (SendNames, &SendHeader<'_>) {
     }
 }
 
-/// Hands out the values of a send one after the other, with their names for the errors.
+/// What came of a send's fields, in the order of its type.
 struct Fields<'a> {
-    rest: std::iter::Zip<std::slice::Iter<'static, &'static str>, std::array::IntoIter<Option<Text<'a>>, FIELDS>>,
+    names: &'static [&'static str; FIELDS],
+    values: [Option<Text<'a>>; FIELDS],
 }
 
 impl<'a> Fields<'a> {
-    fn next<T: FieldValue<'a>>(&mut self) -> Result<T, FieldError> {
-        let (name, text) = self.rest.next().unwrap_or((&"", None));
-        T::read(name, text)
+    #[inline]
+    fn read<T: FieldValue<'a>>(&self, position: usize) -> Result<T, FieldError> {
+        T::read(self.names[position], self.values[position])
     }
 
-    fn next_or_default<T: FieldValue<'a> + Default>(&mut self) -> Result<T, FieldError> {
-        Ok(self.next::<Option<T>>()?.unwrap_or_default())
-    }
-
-    fn next_text(&mut self) -> Option<Text<'a>> {
-        self.rest.next().and_then(|(_, text)| text)
+    #[inline]
+    fn read_or_default<T: FieldValue<'a> + Default>(&self, position: usize) -> Result<T, FieldError> {
+        Ok(self.read::<Option<T>>(position)?.unwrap_or_default())
     }
 }
 

@@ -1,0 +1,90 @@
+//! A NameServer, brokers, a producer and a consumer group, as the product runs them, with clients of our own.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use metaq::config::broker::FlushDiskType;
+
+use crate::checkers::{acknowledged_kept, all_delivered, nothing_read_early, offsets_dense, Violation};
+use crate::cluster::{Cluster, GROUP};
+use crate::history::Event;
+use crate::scenarios::{Scenario, Verdict};
+use crate::world::World;
+
+/// No fault at all.
+pub const CALM: Scenario = Scenario {
+    name: "calm",
+    story: "no fault: every send is acknowledged, every message is delivered once",
+    run: |world| calm(world).boxed_local(),
+};
+
+/// SYNC_FLUSH: process deaths and power cuts.
+pub const BROKER_POWER_CUT: Scenario = Scenario {
+    name: "broker_power_cut",
+    story:
+        "SYNC_FLUSH: a broker is killed or loses its power at any moment and comes back; nothing acknowledged is lost",
+    run: |world| crashes(world, FlushDiskType::SyncFlush, true).boxed_local(),
+};
+
+/// ASYNC_FLUSH: process deaths.
+pub const BROKER_KILL: Scenario = Scenario {
+    name: "broker_kill",
+    story: "ASYNC_FLUSH: a broker is killed at any moment and comes back; nothing acknowledged is lost",
+    run: |world| crashes(world, FlushDiskType::AsyncFlush, false).boxed_local(),
+};
+
+/// Time for consumers to get everything once all faults have ended: they ask again every few hundred milliseconds, and
+/// routes are back at once.
+const SETTLE: Duration = Duration::from_secs(60);
+
+async fn calm(world: World) -> Verdict {
+    let mut random = world.random("plan");
+    let flush = *random.pick(&[FlushDiskType::SyncFlush, FlushDiskType::AsyncFlush]);
+    let cluster = Cluster::start(&world, 1, 2, flush).await;
+    cluster.consume("consumer", GROUP);
+    let count = random.between(50, 300);
+    let acknowledged = cluster.produce("producer", count, Duration::from_millis(20)).await.unwrap_or(0);
+    settle(&world, &cluster).await?;
+    if acknowledged != count {
+        return Err(Violation::new("a calm run has no failures", format!("{acknowledged} of {count} acknowledged")));
+    }
+    let consumed = world.history().events().iter().filter(|event| matches!(event, Event::Consumed(..))).count() as u64;
+    if consumed != count {
+        return Err(Violation::new("a calm run has no duplicates", format!("{consumed} deliveries of {count}")));
+    }
+    Ok(())
+}
+
+async fn crashes(world: World, flush: FlushDiskType, power: bool) -> Verdict {
+    let mut plan = world.random("plan");
+    let cluster = Cluster::start(&world, 1, 1, flush).await;
+    cluster.consume("consumer", GROUP);
+    let sending = cluster.produce("producer", plan.between(100, 400), Duration::from_millis(*plan.pick(&[1, 10, 50])));
+    let broker = cluster.brokers[0];
+    for _ in 0..plan.between(1, 3) {
+        let millis = *plan.pick(&[20, 500, 5_000]);
+        world.sleep(Duration::from_micros(plan.below(millis * 1_000))).await;
+        if power && plan.below(3) > 0 {
+            world.power_cut(broker);
+        } else {
+            world.kill(broker);
+        }
+        world.sleep(Duration::from_millis(plan.below(*plan.clone().pick(&[10, 3_000])))).await;
+        world.restart(broker);
+        cluster.start_broker(0);
+    }
+    sending.await.map_err(|_| Violation::new("clients live", "the producer was killed"))?;
+    settle(&world, &cluster).await
+}
+
+/// Waits until everybody had time to catch up, looks what is stored and judges.
+async fn settle(world: &World, cluster: &Cluster) -> Verdict {
+    world.network().heal();
+    world.sleep(SETTLE).await;
+    cluster.find_all().await;
+    let events = world.history().events();
+    acknowledged_kept(&events)?;
+    offsets_dense(&events)?;
+    nothing_read_early(&events)?;
+    all_delivered(&events, &[GROUP])
+}

@@ -1,0 +1,15 @@
+//! Small clients for scenarios: they speak the wire format over the simulated network and record what they did and saw.
+//!
+//! They are written from the protocol's description and share only the header codec with the product.
+
+mod consumer;
+mod message;
+mod producer;
+mod remote;
+mod routes;
+
+pub use consumer::Consumer;
+pub use message::{body_of, message_of};
+pub use producer::Producer;
+pub use remote::Remote;
+pub use routes::{ClientError, Routes};

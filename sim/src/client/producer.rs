@@ -1,0 +1,105 @@
+//! Sends messages and records what became of them.
+
+use metaq::proto::body::TopicRouteData;
+use metaq::proto::remoting::requests::{SendHeader, SendNames};
+use metaq::proto::remoting::{request, response, Command};
+
+use super::routes::CALL_LIMIT;
+use super::{body_of, ClientError, Routes};
+use crate::history::{Event, Message, Queue};
+use crate::random::Stream;
+use crate::world::{NodeId, World};
+
+/// A producer on a node.
+pub struct Producer {
+    world: World,
+    node: NodeId,
+    routes: Routes,
+    topic: String,
+    route: Option<TopicRouteData>,
+    random: Stream,
+}
+
+impl Producer {
+    /// A producer of `topic`, which exists or is made by the first send.
+    pub fn new(world: World, node: NodeId, nameservers: &[String], topic: &str) -> Producer {
+        let env = world.env(node);
+        let random = Stream::new(env.rng.next_u64(), "producer");
+        Producer { world, node, routes: Routes::new(env, nameservers), topic: topic.to_owned(), route: None, random }
+    }
+
+    /// Sends one message once; true if it was acknowledged. A broker that did not answer is looked up anew next time.
+    pub async fn send(&mut self) -> bool {
+        let Some((route, broker, id)) = self.choose().await else { return false };
+        let message = self.world.next_message();
+        self.world.history().add(self.node, Event::Sending(message));
+        let request = self.request(message, id);
+        let answer = self.routes.ask(&route, &broker, request, CALL_LIMIT).await;
+        let event = match answer {
+            Ok(answer) => outcome(message, &broker, &self.topic, &answer),
+            Err(ClientError::NoRoute) => Event::Refused(message),
+            Err(_) => Event::Unknown(message),
+        };
+        let acknowledged = matches!(event, Event::Acknowledged(..));
+        if !acknowledged {
+            self.route = None;
+        }
+        self.world.history().add(self.node, event);
+        acknowledged
+    }
+
+    /// A queue to send to: any of the topic's, or of the template's while the topic does not exist.
+    async fn choose(&mut self) -> Option<(TopicRouteData, String, i32)> {
+        if self.route.is_none() {
+            self.route = match self.routes.route(&self.topic).await {
+                Ok(route) => Some(route),
+                Err(ClientError::NoRoute) => self.routes.route("TBW102").await.ok(),
+                Err(_) => None,
+            };
+        }
+        let route = self.route.clone()?;
+        let queues: Vec<(String, i32)> = route
+            .queue_datas
+            .iter()
+            .flat_map(|data| (0..data.write_queue_nums.min(4)).map(|id| (data.broker_name.clone(), id)))
+            .collect();
+        if queues.is_empty() {
+            self.route = None;
+            return None;
+        }
+        let (broker, id) = self.random.pick(&queues).clone();
+        Some((route, broker, id))
+    }
+
+    fn request(&mut self, message: Message, id: i32) -> Command {
+        let most = *self.random.pick(&[20, 200, 2_000]);
+        let header = SendHeader {
+            producer_group: "producers".into(),
+            topic: self.topic.as_str().into(),
+            default_topic: "TBW102".into(),
+            default_topic_queue_nums: 4,
+            queue_id: id,
+            born_timestamp: self.routes.env().clock.now().0,
+            ..SendHeader::default()
+        };
+        let body = body_of(message, self.random.below(most) as usize);
+        let mut command = Command::request(request::SEND_MESSAGE_V2).with_body(body);
+        header.encode(SendNames::V2, &mut command);
+        command
+    }
+}
+
+/// What an answer says about a message. Only codes that are given before anything is stored prove that it is not.
+fn outcome(message: Message, broker: &str, topic: &str, answer: &Command) -> Event {
+    let number = |name: &str| answer.ext(name).and_then(|value| value.parse::<u64>().ok());
+    match answer.code {
+        response::SUCCESS => match (number("queueId"), number("queueOffset")) {
+            (Some(id), Some(offset)) => Event::Acknowledged(message, (Queue::new(broker, topic, id as u32), offset)),
+            _ => Event::Unknown(message),
+        },
+        response::SYSTEM_BUSY | response::TOPIC_NOT_EXIST | response::NO_PERMISSION | response::MESSAGE_ILLEGAL => {
+            Event::Refused(message)
+        }
+        _ => Event::Unknown(message),
+    }
+}

@@ -1,0 +1,71 @@
+//! One request after the other to one server.
+
+use std::future::poll_fn;
+use std::io;
+use std::time::Duration;
+
+use futures::future::{select, Either};
+use metaq::env::{Env, Stream};
+use metaq::proto::remoting::{frame, Command, Serialization};
+
+/// A server and the connection to it, made when it is needed.
+pub struct Remote {
+    env: Env,
+    address: String,
+    stream: Option<Box<dyn Stream>>,
+    received: Vec<u8>,
+    opaque: i32,
+}
+
+impl Remote {
+    /// The server at `address`, not connected yet.
+    pub fn new(env: Env, address: impl Into<String>) -> Remote {
+        Remote { env, address: address.into(), stream: None, received: Vec::new(), opaque: 0 }
+    }
+
+    /// Sends a request and waits for its answer, for `limit` in all. After an error the connection is closed, and
+    /// whether the server has carried the request out is unknown.
+    pub async fn call(&mut self, request: Command, limit: Duration) -> io::Result<Command> {
+        let clock = self.env.clock.clone();
+        let answer = match select(Box::pin(self.exchange(request)), clock.sleep(limit)).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => Err(io::ErrorKind::TimedOut.into()),
+        };
+        if answer.is_err() {
+            self.stream = None;
+            self.received.clear();
+        }
+        answer
+    }
+
+    async fn exchange(&mut self, mut request: Command) -> io::Result<Command> {
+        self.opaque += 1;
+        request.opaque = self.opaque;
+        let mut bytes = Vec::new();
+        request.encode(Serialization::Json, &mut bytes).map_err(io::Error::other)?;
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            None => self.stream.insert(self.env.net.connect(&self.address).await?),
+        };
+        let mut sent = 0;
+        while sent < bytes.len() {
+            sent += poll_fn(|cx| stream.poll_write(cx, &bytes[sent..])).await?;
+        }
+        loop {
+            while let Some(frame) = frame::next(&self.received).map_err(io::Error::other)? {
+                let command = Command::decode(&frame).map_err(io::Error::other)?;
+                let len = frame.len;
+                self.received.drain(..len);
+                // Servers may ask something too; these clients do not listen.
+                if command.is_response() && command.opaque == self.opaque {
+                    return Ok(command);
+                }
+            }
+            let mut chunk = [0; 8192];
+            match poll_fn(|cx| stream.poll_read(cx, &mut chunk)).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                len => self.received.extend_from_slice(&chunk[..len]),
+            }
+        }
+    }
+}

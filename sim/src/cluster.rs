@@ -1,0 +1,202 @@
+//! NameServers and brokers as the product has them, on simulated machines.
+
+use std::future::pending;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use metaq::actors::broker::BrokerHandle;
+use metaq::actors::nameserver::NameServerHandle;
+use metaq::config::broker::{BrokerConfig, FlushDiskType};
+use metaq::config::nameserver::NameServerSettings;
+use metaq::proto::remoting::requests::UpdateAndCreateTopic;
+use metaq::proto::remoting::{request, response, Command};
+
+use crate::checkers::Violation;
+use crate::client::{Consumer, Producer, Remote};
+use crate::history::Queue;
+use crate::world::{NodeId, World};
+
+const NAMESERVER_PORT: u16 = 9876;
+const BROKER_PORT: u16 = 10_911;
+/// How long a broker that was just started may take until it serves.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// The topic of all scenarios.
+pub const TOPIC: &str = "orders";
+/// Its queues at each broker.
+pub const QUEUES: u32 = 4;
+/// The consumer group of all scenarios.
+pub const GROUP: &str = "billing";
+
+/// A cluster. Everything runs from its start on.
+pub struct Cluster {
+    world: World,
+    /// The administrator's machine.
+    admin: NodeId,
+    /// Machines of the NameServers.
+    pub nameservers: Vec<NodeId>,
+    /// Machines of the brokers.
+    pub brokers: Vec<NodeId>,
+    /// The settings all brokers share.
+    pub config: BrokerConfig,
+}
+
+impl Cluster {
+    /// Machines with NameServers and brokers, all started, and the topic made on every broker.
+    pub async fn start(world: &World, nameservers: usize, brokers: usize, flush: FlushDiskType) -> Cluster {
+        let machine = |name: &str| {
+            let node = world.add_node(name);
+            world.env(node).disk.create_dir_all(Path::new("/data")).expect("the disk is empty");
+            world.disk(node).settle();
+            node
+        };
+        let nameservers: Vec<NodeId> = (0..nameservers).map(|index| machine(&format!("ns-{index}"))).collect();
+        let brokers: Vec<NodeId> = (0..brokers).map(|index| machine(&format!("broker-{index}"))).collect();
+        let config = small_files(world, flush);
+        let admin = world.add_node("admin");
+        let cluster = Cluster { world: world.clone(), admin, nameservers, brokers, config };
+        for index in 0..cluster.nameservers.len() {
+            cluster.start_nameserver(index);
+        }
+        for index in 0..cluster.brokers.len() {
+            cluster.start_broker(index);
+            cluster.make_topic(index).await;
+        }
+        cluster
+    }
+
+    /// Addresses of the NameServers.
+    pub fn nameserver_addresses(&self) -> Vec<String> {
+        self.nameservers.iter().map(|node| format!("{}:{NAMESERVER_PORT}", self.world.ip(*node))).collect()
+    }
+
+    /// A broker's name.
+    pub fn broker_name(&self, index: usize) -> String {
+        format!("broker-{index}")
+    }
+
+    /// Starts a NameServer on its machine.
+    pub fn start_nameserver(&self, index: usize) {
+        let (world, node) = (self.world.clone(), self.nameservers[index]);
+        let address = SocketAddr::new(world.ip(node).into(), NAMESERVER_PORT);
+        let env = world.env(node);
+        world.clone().spawn(node, async move {
+            let settings = NameServerSettings::default();
+            match NameServerHandle::start(&env, settings, address, Path::new("/data/nameserver")).await {
+                Ok(_running) => pending().await,
+                Err(error) => world.violated(Violation::new("a NameServer starts", format!("{error:#}"))),
+            }
+        });
+    }
+
+    /// Starts a broker on its machine. It must start, whatever happened to its store before, and keep running.
+    pub fn start_broker(&self, index: usize) {
+        let (world, node) = (self.world.clone(), self.brokers[index]);
+        let address = SocketAddr::new(world.ip(node).into(), BROKER_PORT);
+        let mut config = self.config.clone();
+        config.broker_name = self.broker_name(index);
+        config.namesrv_addr = self.nameserver_addresses().join(";");
+        config.store_path_root_dir = "/data/store".to_owned();
+        let env = world.env(node);
+        world.clone().spawn(node, async move {
+            match BrokerHandle::start(&env, config, address).await {
+                Ok(running) => {
+                    world.note(node, "broker serves", &[], "");
+                    let reason = running.failed().await;
+                    world.violated(Violation::new("a broker keeps running", reason));
+                }
+                Err(error) => world.violated(Violation::new("a broker starts", format!("{error:#}"))),
+            }
+        });
+    }
+
+    /// Makes the topic on a broker, as an administrator would.
+    async fn make_topic(&self, index: usize) {
+        let address = format!("{}:{BROKER_PORT}", self.world.ip(self.brokers[index]));
+        let mut remote = Remote::new(self.world.env(self.admin), address);
+        let deadline = self.world.now() + START_LIMIT;
+        while self.world.now() < deadline {
+            let request = Command::request(request::UPDATE_AND_CREATE_TOPIC).with_ext(&UpdateAndCreateTopic {
+                topic: TOPIC.into(),
+                default_topic: Some("TBW102".into()),
+                read_queue_nums: QUEUES as i32,
+                write_queue_nums: QUEUES as i32,
+                perm: 6,
+                topic_filter_type: Some("SINGLE_TAG".into()),
+                topic_sys_flag: 0,
+                order: false,
+                attributes: None,
+                force: false,
+            });
+            match remote.call(request, Duration::from_secs(3)).await {
+                Ok(answer) if answer.code == response::SUCCESS => return,
+                Ok(answer) => {
+                    let finding = format!("code {} {:?}", answer.code, answer.remark);
+                    return self.world.violated(Violation::new("a topic can be made", finding));
+                }
+                Err(_) => self.world.sleep(Duration::from_millis(50)).await,
+            }
+        }
+        self.world.violated(Violation::new("a broker starts", "it does not answer"));
+    }
+
+    /// Every queue of the topic.
+    pub fn queues(&self) -> Vec<Queue> {
+        let brokers = 0..self.brokers.len();
+        brokers
+            .flat_map(|index| (0..QUEUES).map(move |id| (index, id)))
+            .map(|(index, id)| Queue::new(&self.broker_name(index), TOPIC, id))
+            .collect()
+    }
+
+    /// Starts a producer on a machine of its own that sends `count` messages, at most one per `pace`.
+    pub fn produce(&self, name: &str, count: u64, pace: Duration) -> madsim::task::JoinHandle<u64> {
+        let (world, node) = (self.world.clone(), self.world.add_node(name));
+        let mut producer = Producer::new(world.clone(), node, &self.nameserver_addresses(), TOPIC);
+        let mut random = world.random(name);
+        self.world.spawn(node, async move {
+            let mut acknowledged = 0;
+            for _ in 0..count {
+                acknowledged += u64::from(producer.send().await);
+                world.sleep(Duration::from_micros(random.below(pace.as_micros() as u64 + 1))).await;
+            }
+            acknowledged
+        })
+    }
+
+    /// Starts a consumer group on a machine of its own, one reader for each queue.
+    pub fn consume(&self, name: &str, group: &str) -> NodeId {
+        let node = self.world.add_node(name);
+        for queue in self.queues() {
+            let consumer = Consumer::new(self.world.clone(), node, &self.nameserver_addresses(), queue, group);
+            self.world.spawn(node, consumer.run());
+        }
+        node
+    }
+
+    /// Reads all queues from their beginning, as the last word on what is stored.
+    pub async fn find_all(&self) {
+        for queue in self.queues() {
+            let name = queue.to_string();
+            let reader = Consumer::new(self.world.clone(), self.admin, &self.nameserver_addresses(), queue, "auditors");
+            if let Err(error) = reader.find_all().await {
+                self.world.violated(Violation::new("queues can be read", format!("{name}: {error:?}")));
+            }
+        }
+    }
+}
+
+/// Settings with which file ends come soon and defaults elsewhere.
+fn small_files(world: &World, flush: FlushDiskType) -> BrokerConfig {
+    let mut random = world.random("broker settings");
+    BrokerConfig {
+        flush_disk_type: flush,
+        mapped_file_size_commit_log: *random.pick(&[16, 32, 64]) << 10,
+        mapped_file_size_consume_queue: 20 * *random.pick(&[16, 64, 512]),
+        max_hash_slot_num: 64,
+        max_index_num: 256,
+        max_message_size: 8 << 10,
+        ..BrokerConfig::default()
+    }
+}

@@ -1,0 +1,56 @@
+//! Sending, pulling, waiting, and delays.
+
+use std::time::Duration;
+
+use futures::future::join;
+
+use super::support::{bodies, Broker};
+
+#[tokio::test]
+async fn a_message_is_sent_and_pulled_and_a_waiting_pull_is_woken() {
+    let broker = Broker::start("").await;
+    let (producer, consumer) = (broker.client().await, broker.client().await);
+    assert_eq!(producer.send("Orders", "a", &[("TAGS", "T")]).await.queue_offset, 0);
+    let first = consumer.wait_messages("cg", "Orders", 0).await;
+    assert_eq!((bodies(&first), first[0].property("TAGS")), (vec!["a"], Some("T")));
+
+    let (woken, sent) = join(consumer.wait_messages("cg", "Orders", 1), producer.send("Orders", "b", &[])).await;
+    assert_eq!((bodies(&woken), sent.queue_offset), (vec!["b"], 1));
+}
+
+#[tokio::test]
+async fn a_delayed_message_comes_in_time_and_never_early() {
+    let broker = Broker::start("messageDelayLevel=1s 2s\n").await;
+    let client = broker.client().await;
+    client.send("Orders", "two", &[("DELAY", "2")]).await;
+    client.send("Orders", "one", &[("DELAY", "1"), ("TAGS", "T")]).await;
+    let sent = broker.env.clock.now();
+    let mut came = client.wait_messages("cg", "Orders", 0).await;
+    assert!(broker.env.clock.now().since(sent) < 1_900, "late");
+    came.extend(client.wait_messages("cg", "Orders", 1).await);
+    assert_eq!(bodies(&came), ["one", "two"]);
+    assert_eq!((came[0].property("REAL_TOPIC"), came[0].property("TAGS")), (Some("Orders"), Some("T")));
+    for (message, delay_ms) in came.iter().zip([1_000, 2_000]) {
+        // `sent` was taken after both were stored, at most a few milliseconds.
+        assert!(message.stored.since(sent) + 50 >= delay_ms, "{} came early", message.body);
+    }
+}
+
+/// DLY-11: a restart neither hurries nor forgets nor repeats what waits.
+#[tokio::test]
+async fn dly_11_a_restart_keeps_what_is_delayed() {
+    let broker = Broker::start("messageDelayLevel=1s 2s\n").await;
+    let client = broker.client().await;
+    client.send("Orders", "done", &[("DELAY", "1")]).await;
+    client.wait_messages("cg", "Orders", 0).await;
+    client.send("Orders", "later", &[("DELAY", "2")]).await;
+    let sent = broker.env.clock.now();
+
+    let broker = broker.restarted().await;
+    let client = broker.client().await;
+    let came = client.wait_messages("cg", "Orders", 1).await;
+    assert_eq!(bodies(&came), ["later"]);
+    assert!(came[0].stored.since(sent) + 50 >= 2_000, "it came early");
+    let end = client.pull("cg", "Orders", 2, Duration::ZERO).await;
+    assert_eq!(end.code, 19, "nothing was repeated");
+}
