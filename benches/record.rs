@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use criterion::{criterion_group, criterion_main, Criterion, Throughput};
+use criterion::{Criterion, Throughput};
 use metaq::env::Millis;
 use metaq::proto::message::properties::{self, Edit};
 use metaq::proto::message::{encode_record, parse, patch_offsets, BodyCrc, NewRecord};

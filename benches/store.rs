@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use criterion::{criterion_group, criterion_main, Criterion, Throughput};
+use criterion::{Criterion, Throughput};
 use metaq::env::real::env;
 use metaq::env::{Clock, Millis, OpenMode};
 use metaq::proto::message::{encode_record, NewRecord};
