@@ -1,4 +1,5 @@
 //! Encoding and reading records.
+#![allow(missing_docs, reason = "criterion's macro makes a public function without a text")]
 
 use std::hint::black_box;
 

@@ -1,4 +1,5 @@
 //! The store alone, without sessions and actors: appending, reading as pulls do, building queues again from the log.
+#![allow(missing_docs, reason = "criterion's macro makes a public function without a text")]
 
 use std::hint::black_box;
 use std::path::Path;

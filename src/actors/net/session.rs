@@ -38,15 +38,19 @@ thread_local! {
 }
 
 /// Why a session ended.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum End {
-    /// The peer closed the connection, or it broke.
-    Peer(#[allow(dead_code, reason = "shown by Debug in the log")] std::io::Error),
+    /// The connection broke.
+    #[error("{0}")]
+    Broken(std::io::Error),
     /// The peer ended its stream.
-    EndOfStream,
+    #[error("the peer closed it")]
+    Closed,
     /// This side asked for it.
+    #[error("closed by this side")]
     Requested,
     /// The peer sent what cannot be answered.
+    #[error("malformed input: {0}")]
     Malformed(String),
 }
 
@@ -65,7 +69,7 @@ impl<S: Service> Session<S> {
     pub async fn run(self) -> End {
         let peer = match self.stream.peer_addr() {
             Ok(peer) => peer,
-            Err(error) => return End::Peer(error),
+            Err(error) => return End::Broken(error),
         };
         let state = self.service.connected(self.handle.clone(), peer);
         let mut running = Running {
@@ -190,12 +194,12 @@ impl<S: Service> Running<S> {
         let mut progress = false;
         while self.written < self.output.bytes.len() {
             match self.session.stream.poll_write(cx, &self.output.bytes[self.written..]) {
-                Poll::Ready(Ok(0)) => return Err(End::Peer(std::io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(0)) => return Err(End::Broken(std::io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(bytes)) => {
                     self.written += bytes;
                     progress = true;
                 }
-                Poll::Ready(Err(error)) => return Err(End::Peer(error)),
+                Poll::Ready(Err(error)) => return Err(End::Broken(error)),
                 Poll::Pending => return Ok(progress),
             }
         }
@@ -209,9 +213,9 @@ impl<S: Service> Running<S> {
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         READ_BUFFER.with_borrow_mut(|buffer| {
             let read = match self.session.stream.poll_read(cx, buffer) {
-                Poll::Ready(Ok(0)) => return Err(End::EndOfStream),
+                Poll::Ready(Ok(0)) => return Err(End::Closed),
                 Poll::Ready(Ok(read)) => read,
-                Poll::Ready(Err(error)) => return Err(End::Peer(error)),
+                Poll::Ready(Err(error)) => return Err(End::Broken(error)),
                 Poll::Pending => return Ok(false),
             };
             if self.partial.is_empty() {
