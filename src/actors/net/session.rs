@@ -3,7 +3,7 @@
 //! A session costs nothing while it idles: bytes are read into a buffer that all sessions of the thread share, and what
 //! remains of an incomplete frame is all that a connection keeps.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -27,8 +27,14 @@ const WAITING_MAX: usize = 64 * 1024;
 /// Rounds of reading and writing before other tasks get their turn.
 const ROUNDS: usize = 16;
 
+/// The largest buffer for answers that is kept for the next session with something to say.
+const SPARE_BYTES_MAX: usize = 1024 * 1024;
+
 thread_local! {
     static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+    /// The buffer for answers of whichever session is at work: a busy one needs not grow its own again for every
+    /// burst, an idle one holds none.
+    static SPARE_OUTPUT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// Why a session ended.
@@ -101,6 +107,20 @@ struct Running<S: Service> {
 
 impl<S: Service> Running<S> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        if self.output.bytes.capacity() == 0 {
+            self.output.bytes = SPARE_OUTPUT.take();
+        }
+        let end = self.rounds(cx);
+        if self.output.bytes.is_empty() {
+            let buffer = std::mem::take(&mut self.output.bytes);
+            if buffer.capacity() <= SPARE_BYTES_MAX {
+                SPARE_OUTPUT.set(buffer);
+            }
+        }
+        end
+    }
+
+    fn rounds(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         for _ in 0..ROUNDS {
             let mut progress = self.take_outbound(cx);
             progress |= self.take_answers(cx);
@@ -185,12 +205,7 @@ impl<S: Service> Running<S> {
         }
         if progress {
             self.written = 0;
-            // A buffer that grew for a burst of pulls is not kept by an idle connection.
-            if self.output.bytes.capacity() > READ_BYTES {
-                self.output.bytes = Vec::new();
-            } else {
-                self.output.bytes.clear();
-            }
+            self.output.bytes.clear();
         }
         Ok(progress)
     }
