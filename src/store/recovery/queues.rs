@@ -36,9 +36,8 @@ pub(super) struct QueueReplay {
 impl QueueReplay {
     /// A queue as it lies on disk. Nothing of it is trusted yet.
     pub(super) fn find(queue: Arc<ConsumeQueue>, files: &QueueFiles) -> io::Result<QueueReplay> {
-        let mut bases = files.bases(&queue)?;
-        // Without a neighbour before it a file says nothing about the numbers in between.
-        bases.retain(|base| base % files.file_size() == 0);
+        let bases = files.bases(&queue)?;
+        files.check_sizes(&queue, &bases)?;
         Ok(QueueReplay {
             queue,
             bases,

@@ -299,3 +299,19 @@ async fn a_deleted_topic_does_not_come_back() {
     let running = world.open().await;
     assert_eq!(running.firsts("T", 0), bodies(50..53), "the newer records count");
 }
+
+/// Another file size than the store was written with would scatter the queues.
+#[tokio::test]
+async fn another_queue_file_size_is_refused() {
+    let mut world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..30).await;
+    running.close().await;
+    for size in [80, 320] {
+        world.options.queue_file_size = size;
+        let refused = world.try_open().await.err().expect("it is not opened").to_string();
+        assert!(refused.contains("mappedFileSizeConsumeQueue"), "{refused}");
+    }
+    world.options.queue_file_size = super::support::QUEUE_FILE;
+    assert_eq!(world.open().await.firsts("T", 0), bodies(0..30));
+}
