@@ -7,6 +7,8 @@ use crate::world::World;
 
 #[path = "../scenarios/cluster.rs"]
 mod cluster;
+#[path = "../scenarios/nameservers.rs"]
+mod nameservers;
 #[path = "../scenarios/ping.rs"]
 mod ping;
 #[path = "../scenarios/store_crash.rs"]
@@ -35,6 +37,8 @@ pub const ALL: &[Scenario] = &[
     cluster::CALM,
     cluster::BROKER_POWER_CUT,
     cluster::BROKER_KILL,
+    nameservers::HEARTBEAT_TIME_OUT,
+    nameservers::DISAGREEMENT,
 ];
 
 /// The scenario of a name.

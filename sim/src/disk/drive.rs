@@ -133,7 +133,7 @@ impl Drive {
         let mut random = state.crashes.clone();
         // One style for the whole disk in half of all cuts: losses of different files then fit together.
         let common = (random.below(2) == 0).then(|| Style::draw(&mut random));
-        let mut styles = Stream::new(random.next(), "styles");
+        let mut styles = Stream::new(random.draw(), "styles");
         let State { tree, locks, .. } = &mut *state;
         tree.power_cut(&mut || common.unwrap_or_else(|| Style::draw(&mut styles)), &mut random);
         locks.clear();

@@ -25,10 +25,7 @@ impl Output {
 
     /// What a handler that ran outside of a session gave: its bytes, then the first answer still on its way.
     pub async fn into_answer(mut self) -> Option<Answer> {
-        let later = match self.pending.next().await {
-            Some(answer) => answer,
-            None => None,
-        };
+        let later = self.pending.next().await.flatten();
         let bytes = self.bytes;
         Some(Box::new(move |out: &mut Vec<u8>| {
             out.extend_from_slice(&bytes);

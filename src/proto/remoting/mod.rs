@@ -13,8 +13,6 @@ pub mod fuzzing;
 mod head;
 mod json;
 mod language;
-#[cfg(test)]
-mod reference;
 pub mod requests;
 mod text;
 pub mod version;
@@ -29,3 +27,6 @@ pub use head::{Head, HeadError, FLAG_ONEWAY, FLAG_RESPONSE};
 pub use language::Language;
 pub use text::Text;
 pub use writer::ExtWriter;
+
+#[cfg(test)]
+mod reference;

@@ -183,14 +183,20 @@ impl Decimal {
 fn push_json_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)) {
-        let (plain, tail) = rest.split_at(at);
-        out.extend_from_slice(plain);
-        push_escape(out, tail[0]);
-        rest = &tail[1..];
+    // Most texts need no escape, and looking at all of one without stopping goes many bytes at a time.
+    if rest.iter().fold(false, |found, byte| found | needs_escape(*byte)) {
+        while let Some(at) = rest.iter().position(|byte| needs_escape(*byte)) {
+            out.extend_from_slice(&rest[..at]);
+            push_escape(out, rest[at]);
+            rest = &rest[at + 1..];
+        }
     }
     out.extend_from_slice(rest);
     out.push(b'"');
+}
+
+fn needs_escape(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | 0..0x20)
 }
 
 fn push_escape(out: &mut Vec<u8>, byte: u8) {
