@@ -305,6 +305,7 @@ impl State {
         let now = self.now();
         let mut delays = self.shared.delays();
         let mut failures: BTreeMap<String, usize> = BTreeMap::new();
+        let mut effects = Vec::new();
         for (at, (due, counters)) in delivery.due.iter().zip(&delivery.counters).enumerate() {
             let durability = appended.as_ref().map_or(Durability::SyncFailed, |appended| appended.durability);
             let failure = match appended.as_ref().and_then(|appended| appended.results.get(at)) {
@@ -317,6 +318,11 @@ impl State {
                     delays.on_delivered(due.level, due.entry.offset);
                     continue;
                 }
+                Some(Err(StoreError::TooLarge { .. })) => {
+                    let why = "its record is too large for this store";
+                    delays.on_undeliverable(due.level, due.entry.offset, why, &mut effects);
+                    continue;
+                }
                 Some(Err(error)) => error.to_string(),
                 _ => "the log could not be synced".to_owned(),
             };
@@ -324,6 +330,8 @@ impl State {
             held.insert(due.level);
             delays.on_failed(due.level, due.entry.offset, now);
         }
+        drop(delays);
+        self.shared.carry_out(effects);
         for (error, messages) in failures {
             tracing::warn!(messages, error, "due messages were not delivered; trying again");
         }
