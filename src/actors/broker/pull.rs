@@ -120,7 +120,7 @@ impl Puller {
             }
             Ok((_, Verdict::Wait { from })) => {
                 out.truncate(start);
-                output.later(Box::pin(self.wait(from)));
+                output.hold(Box::pin(self.wait(from)));
             }
             Err(error) => {
                 out.truncate(start);
