@@ -52,13 +52,21 @@ struct SendBatch {
     permit: Option<Permit>,
 }
 
-/// Answered batches whose buffers wait for the next one, at most.
-const SPARE_BATCHES_MAX: usize = 4;
-/// The largest batch that is kept.
-const SPARE_BYTES_MAX: usize = 512 * 1024;
+/// Answered batches whose buffers wait for the next ones.
+#[derive(Default)]
+struct Spare {
+    batches: Vec<SendBatch>,
+    /// Room for records in all of them.
+    bytes: usize,
+}
+
+/// Batches that are kept, at most.
+const SPARE_BATCHES_MAX: usize = 256;
+/// Bytes of their records' buffers, at most.
+const SPARE_BYTES_MAX: usize = 1024 * 1024;
 
 thread_local! {
-    static SPARE_BATCHES: RefCell<Vec<SendBatch>> = const { RefCell::new(Vec::new()) };
+    static SPARE: RefCell<Spare> = RefCell::default();
     /// The properties of the send at hand, their JSON escapes undone.
     static UNESCAPED: RefCell<String> = const { RefCell::new(String::new()) };
 }
@@ -178,7 +186,11 @@ fn gather(
 impl SendBatch {
     /// An empty batch, with the buffers of one that has been answered if there is one.
     fn reused() -> SendBatch {
-        SPARE_BATCHES.with_borrow_mut(Vec::pop).unwrap_or_default()
+        SPARE.with_borrow_mut(|spare| {
+            let batch = spare.batches.pop().unwrap_or_default();
+            spare.bytes -= batch.records.bytes.capacity();
+            batch
+        })
     }
 
     /// Keeps the buffers of an answered batch for the next: growing them again costs more than filling them.
@@ -187,13 +199,13 @@ impl SendBatch {
         self.answers.clear();
         self.unique_keys.clear();
         self.permit = None;
-        if self.records.bytes.capacity() <= SPARE_BYTES_MAX {
-            SPARE_BATCHES.with_borrow_mut(|spare| {
-                if spare.len() < SPARE_BATCHES_MAX {
-                    spare.push(self);
-                }
-            });
-        }
+        SPARE.with_borrow_mut(|spare| {
+            let bytes = spare.bytes + self.records.bytes.capacity();
+            if bytes <= SPARE_BYTES_MAX && spare.batches.len() < SPARE_BATCHES_MAX {
+                spare.bytes = bytes;
+                spare.batches.push(self);
+            }
+        });
     }
 
     /// Encodes a send's records. On an error the batch is as before.
