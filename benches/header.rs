@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hint::black_box;
 
-use criterion::{criterion_group, criterion_main, Criterion};
+use criterion::Criterion;
 use metaq::proto::remoting::requests::{PullHeader, SendHeader, SendResponse};
 use metaq::proto::remoting::{frame, Head, RawFrame, ResponseFrame, Serialization};
 
@@ -119,5 +119,10 @@ fn answer(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, sends, pull, answer);
-criterion_main!(benches);
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    sends(&mut criterion);
+    pull(&mut criterion);
+    answer(&mut criterion);
+    criterion.final_summary();
+}
