@@ -1,4 +1,5 @@
 //! What reading a send's header costs, which every message pays: `cargo bench --bench header`.
+#![allow(missing_docs, reason = "criterion's macro makes a public function without a text")]
 
 use std::collections::HashMap;
 use std::hint::black_box;

@@ -1,11 +1,12 @@
 //! The store alone, without sessions and actors: appending, reading as pulls do, building queues again from the log.
+#![allow(missing_docs, reason = "criterion's macro makes a public function without a text")]
 
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use criterion::{criterion_group, criterion_main, Criterion, Throughput};
+use criterion::{Criterion, Throughput};
 use metaq::env::real::env;
 use metaq::env::{Clock, Millis, OpenMode};
 use metaq::proto::message::{encode_record, NewRecord};
@@ -176,5 +177,10 @@ fn building(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, appending, pulling, building);
-criterion_main!(benches);
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    appending(&mut criterion);
+    pulling(&mut criterion);
+    building(&mut criterion);
+    criterion.final_summary();
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use metaq::config::broker::FlushDiskType;
 
-use crate::checkers::{acknowledged_kept, all_delivered, nothing_read_early, offsets_dense, Violation};
+use crate::checkers::Violation;
 use crate::cluster::{Cluster, GROUP};
 use crate::history::Event;
 use crate::scenarios::{Scenario, Verdict};
@@ -33,10 +33,6 @@ pub const BROKER_KILL: Scenario = Scenario {
     run: |world| crashes(world, FlushDiskType::AsyncFlush, false).boxed_local(),
 };
 
-/// Time for consumers to get everything once all faults have ended: they ask again every few hundred milliseconds, and
-/// routes are back at once.
-const SETTLE: Duration = Duration::from_secs(60);
-
 async fn calm(world: World) -> Verdict {
     let mut random = world.random("plan");
     let flush = *random.pick(&[FlushDiskType::SyncFlush, FlushDiskType::AsyncFlush]);
@@ -44,7 +40,7 @@ async fn calm(world: World) -> Verdict {
     cluster.consume("consumer", GROUP);
     let count = random.between(50, 300);
     let acknowledged = cluster.produce("producer", count, Duration::from_millis(20)).await.unwrap_or(0);
-    settle(&world, &cluster).await?;
+    cluster.settle().await?;
     if acknowledged != count {
         return Err(Violation::new("a calm run has no failures", format!("{acknowledged} of {count} acknowledged")));
     }
@@ -74,17 +70,5 @@ async fn crashes(world: World, flush: FlushDiskType, power: bool) -> Verdict {
         cluster.start_broker(0);
     }
     sending.await.map_err(|_| Violation::new("clients live", "the producer was killed"))?;
-    settle(&world, &cluster).await
-}
-
-/// Waits until everybody had time to catch up, looks what is stored and judges.
-async fn settle(world: &World, cluster: &Cluster) -> Verdict {
-    world.network().heal();
-    world.sleep(SETTLE).await;
-    cluster.find_all().await;
-    let events = world.history().events();
-    acknowledged_kept(&events)?;
-    offsets_dense(&events)?;
-    nothing_read_early(&events)?;
-    all_delivered(&events, &[GROUP])
+    cluster.settle().await
 }

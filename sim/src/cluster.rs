@@ -12,8 +12,8 @@ use metaq::config::nameserver::NameServerSettings;
 use metaq::proto::remoting::requests::UpdateAndCreateTopic;
 use metaq::proto::remoting::{request, response, Command};
 
-use crate::checkers::Violation;
-use crate::client::{Consumer, Producer, Remote};
+use crate::checkers::{acknowledged_kept, all_delivered, nothing_read_early, offsets_dense, Violation};
+use crate::client::{ClientError, Consumer, Producer, Remote, Routes};
 use crate::history::Queue;
 use crate::world::{NodeId, World};
 
@@ -21,6 +21,10 @@ const NAMESERVER_PORT: u16 = 9876;
 const BROKER_PORT: u16 = 10_911;
 /// How long a broker that was just started may take until it serves.
 const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// Time for consumers to get everything once all faults have ended: they ask again every few hundred milliseconds, and
+/// routes are back at once.
+const SETTLE: Duration = Duration::from_secs(60);
 
 /// The topic of all scenarios.
 pub const TOPIC: &str = "orders";
@@ -150,6 +154,51 @@ impl Cluster {
             .collect()
     }
 
+    /// The brokers that a NameServer names for the topic; `None` if it does not answer.
+    pub async fn brokers_known_to(&self, nameserver: usize) -> Option<Vec<String>> {
+        let address = self.nameserver_addresses()[nameserver].clone();
+        match Routes::new(self.world.env(self.admin), &[address]).route(TOPIC).await {
+            Ok(route) => Some(route.broker_datas.into_iter().map(|data| data.broker_name).collect()),
+            Err(ClientError::NoRoute) => Some(Vec::new()),
+            Err(_) => None,
+        }
+    }
+
+    /// Every NameServer names every broker within `limit`.
+    pub async fn routes_are_true(&self, limit: Duration) -> Result<(), Violation> {
+        let truth: Vec<String> = (0..self.brokers.len()).map(|index| self.broker_name(index)).collect();
+        let deadline = self.world.now() + limit;
+        for nameserver in 0..self.nameservers.len() {
+            loop {
+                let mut known = self.brokers_known_to(nameserver).await;
+                if let Some(known) = &mut known {
+                    known.sort();
+                    if *known == truth {
+                        break;
+                    }
+                }
+                if self.world.now() > deadline {
+                    let finding = format!("NameServer {nameserver} knows {known:?} after {} s", limit.as_secs());
+                    return Err(Violation::new("routes become true", finding));
+                }
+                self.world.sleep(Duration::from_secs(1)).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until everybody had time to catch up, looks what is stored, and judges.
+    pub async fn settle(&self) -> Result<(), Violation> {
+        self.world.network().heal();
+        self.world.sleep(SETTLE).await;
+        self.find_all().await;
+        let events = self.world.history().events();
+        acknowledged_kept(&events)?;
+        offsets_dense(&events)?;
+        nothing_read_early(&events)?;
+        all_delivered(&events, &[GROUP])
+    }
+
     /// Starts a producer on a machine of its own that sends `count` messages, at most one per `pace`.
     pub fn produce(&self, name: &str, count: u64, pace: Duration) -> madsim::task::JoinHandle<u64> {
         let (world, node) = (self.world.clone(), self.world.add_node(name));
@@ -197,6 +246,8 @@ fn small_files(world: &World, flush: FlushDiskType) -> BrokerConfig {
         max_hash_slot_num: 64,
         max_index_num: 256,
         max_message_size: 8 << 10,
+        // A full disk must not cost messages that are not old.
+        clean_file_forcibly_enable: false,
         ..BrokerConfig::default()
     }
 }

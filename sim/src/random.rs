@@ -27,13 +27,13 @@ impl Stream {
     }
 
     /// Any number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     /// A number in `0..bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+        ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number in `low..=high`.
@@ -65,6 +65,6 @@ impl SimRng {
 
 impl Rng for SimRng {
     fn next_u64(&self) -> u64 {
-        self.0.lock().expect("random stream").next()
+        self.0.lock().expect("random stream").draw()
     }
 }

@@ -7,6 +7,10 @@ use crate::world::World;
 
 #[path = "../scenarios/cluster.rs"]
 mod cluster;
+#[path = "../scenarios/disks.rs"]
+mod disks;
+#[path = "../scenarios/nameservers.rs"]
+mod nameservers;
 #[path = "../scenarios/ping.rs"]
 mod ping;
 #[path = "../scenarios/store_crash.rs"]
@@ -35,6 +39,11 @@ pub const ALL: &[Scenario] = &[
     cluster::CALM,
     cluster::BROKER_POWER_CUT,
     cluster::BROKER_KILL,
+    nameservers::HEARTBEAT_TIME_OUT,
+    nameservers::DISAGREEMENT,
+    disks::SLOW,
+    disks::FAILED_SYNC,
+    disks::FULL,
 ];
 
 /// The scenario of a name.

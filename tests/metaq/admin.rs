@@ -237,8 +237,7 @@ async fn connections_of_groups() {
 async fn who_consumes_what() {
     let mut broker = broker().await;
     broker.join("online", &[("T", "*")]);
-    let pulled = SubscriptionData::new("T", ExpressionType::Tag, "TagB", 1).unwrap();
-    broker.clients.pull_subscriptions.note("puller", &pulled, Millis(0));
+    broker.clients.pull_subscriptions.note("puller", "T", (ExpressionType::Tag, "TagB", 1), Millis(0));
     let body = text(topics::groups_of_topic("T", &broker.clients, &broker.offsets));
     assert_eq!(body, r#"{"groupList":["g","online","puller"]}"#);
     let body = text(topics::topics_of_group("g", "a:1", &broker.offsets));

@@ -1,5 +1,10 @@
 //! A whole broker over real TCP. Names with RTY, DLY, IDX, OFF, WIR and RES are cases of field faults.
 
 mod delivery;
+mod lookups;
+mod relays;
+mod resets;
 mod retries;
+mod routes;
 mod support;
+mod wire;

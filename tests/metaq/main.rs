@@ -1,4 +1,9 @@
 //! All integration tests in one binary: it links once.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests look at the real world to check what the product did to it"
+)]
 
 mod admin;
 mod any_bytes;

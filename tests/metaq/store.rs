@@ -1,5 +1,4 @@
 //! The store over a real file system. Cases from the field carry their ids (STO-, DSK-, IDX-).
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod support;
 

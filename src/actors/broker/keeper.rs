@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::select;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
@@ -19,6 +20,8 @@ use crate::proto::remoting::{request, Command};
 /// How often members that are silent for too long are looked for.
 const SCAN_EVERY: Duration = Duration::from_secs(10);
 
+/// How long a change of topics waits for the NameServers before it is answered.
+const REGISTER_WAIT: Duration = Duration::from_secs(1);
 /// How often statistics are sampled.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
@@ -86,10 +89,9 @@ impl Actor for Keeper {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             KeeperMessage::Effects { effects, done } => {
+                let registers = effects.contains(&Effect::Register);
                 let result = state.carry_out(effects).await;
-                if let Some(done) = done {
-                    let _ = done.send(result);
-                }
+                state.answer(done, result, registers);
             }
             KeeperMessage::SaveOffsets => {
                 // The error is logged, and the table stays dirty for the next time.
@@ -106,6 +108,32 @@ impl Actor for Keeper {
 }
 
 impl KeeperArguments {
+    /// Answers who asked for effects. A change of topics is answered once the NameServers have it, so that whoever asks
+    /// them next finds it; a NameServer that is slow or gone delays that by a second and no more.
+    fn answer(
+        &self,
+        done: Option<oneshot::Sender<Result<(), String>>>,
+        result: Result<(), String>,
+        registers: bool,
+    ) {
+        let (told, heard) = oneshot::channel();
+        let waits = registers && done.is_some();
+        if registers {
+            // A registrar that is gone means that the broker is stopping.
+            let _ = self.registrar.cast(RegistrarMessage::Register { done: waits.then_some(told) });
+        }
+        let Some(done) = done else { return };
+        if !waits {
+            let _ = done.send(result);
+            return;
+        }
+        let limit = self.shared.env.clock.sleep(REGISTER_WAIT);
+        ractor::concurrency::spawn(async move {
+            select(heard, limit).await;
+            let _ = done.send(result);
+        });
+    }
+
     async fn carry_out(&mut self, effects: Vec<Effect>) -> Result<(), String> {
         let mut result = Ok(());
         // Several changes of one table need one save.
@@ -117,9 +145,6 @@ impl KeeperArguments {
         }
         if effects.contains(&Effect::PersistOffsets) {
             result = result.and(self.save_offsets().await);
-        }
-        if effects.contains(&Effect::Register) {
-            let _ = self.registrar.cast(RegistrarMessage::Register);
         }
         for effect in effects {
             match effect {

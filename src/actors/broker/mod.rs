@@ -41,6 +41,7 @@ use self::shared::{Parts, Settings, Shared};
 use super::log_writer::{LogWriterHandle, LogWriterOptions};
 use super::net::{ListenerHandle, ListenerOptions};
 use crate::broker::groups::{GroupRules, GroupTable};
+use crate::broker::Effect;
 use crate::broker::offsets::OffsetTable;
 use crate::broker::topics::{TopicRules, TopicTable};
 use crate::config::broker::{BrokerConfig, FlushDiskType};
@@ -134,13 +135,15 @@ impl BrokerHandle {
         };
         let (keeper, _) = Actor::spawn_linked(None, Keeper, arguments, root.get_cell()).await?;
         shared.set_actors(keeper.clone(), housekeeper.clone());
+        // Clients are sent here once it listens, not before.
+        effects.retain(|effect| *effect != Effect::Register);
         shared.carry_out_now(effects).await.map_err(anyhow::Error::msg)?;
 
         let arguments = DelayArguments { shared: Arc::clone(&shared), file: delays_file };
         let (delay, _) = Actor::spawn_linked(None, DelayActor, arguments, root.get_cell()).await?;
 
         let (listener, old_clients) = listen(env, &shared, listener).await?;
-        registrar.cast(RegistrarMessage::Register)?;
+        registrar.cast(RegistrarMessage::Register { done: None })?;
         Ok(BrokerHandle { shared, listener, old_clients, delay, keeper, housekeeper, registrar, root, failure })
     }
 

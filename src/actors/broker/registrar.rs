@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use tokio::sync::oneshot;
 
 use super::shared::Shared;
 use crate::actors::net::{connect, ConnectionHandle, NoRequests};
@@ -24,13 +25,18 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// What the registrar is told.
 pub enum RegistrarMessage {
     /// The topics changed.
-    Register,
+    Register {
+        /// Told once every NameServer has taken them or could not be reached.
+        done: Option<oneshot::Sender<()>>,
+    },
     /// The period has passed.
     Tick,
     /// A registration has ended; `connection` serves the next one.
     Registered {
         /// Which NameServer.
         index: usize,
+        /// Up to which change it was told.
+        change: u64,
         /// The connection, if it still works.
         connection: Option<ConnectionHandle>,
     },
@@ -49,11 +55,17 @@ pub struct State {
     shared: Arc<Shared>,
     nameservers: Vec<NameServer>,
     period: Duration,
+    /// Changes so far.
+    change: u64,
+    /// Who waits until every NameServer was told of a change.
+    waiting: Vec<(u64, oneshot::Sender<()>)>,
 }
 
 struct NameServer {
     address: String,
     connection: Option<ConnectionHandle>,
+    /// Up to which change it was told, or could not be.
+    told: u64,
     /// A registration is under way; one more follows if something changed meanwhile.
     busy: bool,
     again: bool,
@@ -76,13 +88,14 @@ impl Actor for Registrar {
         let nameservers = settings.config.name_servers().map(|address| NameServer {
             address: address.to_owned(),
             connection: None,
+            told: 0,
             busy: false,
             again: false,
             failing: false,
         });
         let nameservers = nameservers.collect();
         myself.send_interval(period, || RegistrarMessage::Tick);
-        Ok(State { shared, nameservers, period })
+        Ok(State { shared, nameservers, period, change: 0, waiting: Vec::new() })
     }
 
     async fn handle(
@@ -92,12 +105,15 @@ impl Actor for Registrar {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            RegistrarMessage::Register | RegistrarMessage::Tick => {
-                for index in 0..state.nameservers.len() {
-                    state.register(&myself, index);
-                }
+            RegistrarMessage::Register { done } => {
+                state.change += 1;
+                state.waiting.extend(done.map(|done| (state.change, done)));
+                state.register_all(&myself);
             }
-            RegistrarMessage::Registered { index, connection } => state.registered(&myself, index, connection),
+            RegistrarMessage::Tick => state.register_all(&myself),
+            RegistrarMessage::Registered { index, change, connection } => {
+                state.registered(&myself, index, change, connection);
+            }
             RegistrarMessage::Unregister { reply } => {
                 state.unregister().await;
                 let _ = reply.send(());
@@ -108,6 +124,21 @@ impl Actor for Registrar {
 }
 
 impl State {
+    fn register_all(&mut self, myself: &ActorRef<RegistrarMessage>) {
+        for index in 0..self.nameservers.len() {
+            self.register(myself, index);
+        }
+        self.answer_told();
+    }
+
+    /// Answers those whose change every NameServer was told of.
+    fn answer_told(&mut self) {
+        let told = self.nameservers.iter().map(|nameserver| nameserver.told).min().unwrap_or(u64::MAX);
+        for (_, done) in self.waiting.extract_if(.., |(change, _)| *change <= told) {
+            let _ = done.send(());
+        }
+    }
+
     fn register(&mut self, myself: &ActorRef<RegistrarMessage>, index: usize) {
         let limit = Duration::from_millis(self.shared.settings().config.register_broker_timeout_ms).min(self.period);
         let nameserver = &mut self.nameservers[index];
@@ -119,6 +150,7 @@ impl State {
         let address = nameserver.address.clone();
         let known = nameserver.connection.take();
         let myself = myself.clone();
+        let change = self.change;
         ractor::concurrency::spawn(async move {
             let connection = match register_with(&shared, &address, known, limit).await {
                 Ok(connection) => Some(connection),
@@ -127,13 +159,20 @@ impl State {
                     None
                 }
             };
-            let _ = myself.cast(RegistrarMessage::Registered { index, connection });
+            let _ = myself.cast(RegistrarMessage::Registered { index, change, connection });
         });
     }
 
-    fn registered(&mut self, myself: &ActorRef<RegistrarMessage>, index: usize, connection: Option<ConnectionHandle>) {
+    fn registered(
+        &mut self,
+        myself: &ActorRef<RegistrarMessage>,
+        index: usize,
+        change: u64,
+        connection: Option<ConnectionHandle>,
+    ) {
         let nameserver = &mut self.nameservers[index];
         nameserver.busy = false;
+        nameserver.told = change;
         let failing = connection.is_none();
         nameserver.connection = connection;
         if failing != std::mem::replace(&mut nameserver.failing, failing) {
@@ -148,8 +187,9 @@ impl State {
         if std::mem::take(&mut nameserver.again) {
             self.register(myself, index);
         } else if failing {
-            myself.send_after(RETRY_AFTER, || RegistrarMessage::Register);
+            myself.send_after(RETRY_AFTER, || RegistrarMessage::Tick);
         }
+        self.answer_told();
     }
 
     async fn unregister(&self) {

@@ -227,7 +227,7 @@ impl<S: Service> State<S> {
         ractor::concurrency::spawn(async move {
             match session.run().await {
                 End::Malformed(what) => tracing::warn!(%peer, what, "closed a connection: malformed input"),
-                end => tracing::debug!(%peer, ?end, "connection ended"),
+                end => tracing::debug!(%peer, %end, "connection ended"),
             }
             // The listener may be gone already: then nobody needs to know.
             let _ = myself.cast(ListenerMessage::Ended { id });

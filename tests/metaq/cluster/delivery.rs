@@ -1,8 +1,11 @@
 //! Sending, pulling, waiting, and delays.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join;
+use metaq::actors::broker::saved::Saved;
+use metaq::proto::body::DelayOffsetSerializeWrapper;
 
 use super::support::{bodies, Broker};
 
@@ -34,6 +37,27 @@ async fn a_delayed_message_comes_in_time_and_never_early() {
         // `sent` was taken after both were stored, at most a few milliseconds.
         assert!(message.stored.since(sent) + 50 >= delay_ms, "{} came early", message.body);
     }
+}
+
+/// DLY-2: progress saved beyond the queue's end is corrected, and what is delayed next comes.
+#[tokio::test]
+async fn dly_2_progress_beyond_the_queue_is_corrected() {
+    let broker = Broker::start("messageDelayLevel=1s\n").await;
+    let client = broker.client().await;
+    client.send("Orders", "first", &[("DELAY", "1")]).await;
+    client.wait_messages("cg", "Orders", 0).await;
+    let broker = broker
+        .restarted_after(async |env, directory| {
+            let (mut file, mut progress) = Saved::open::<DelayOffsetSerializeWrapper>(env, directory).unwrap();
+            assert_eq!(progress.offset_table, BTreeMap::from([(1, 1)]), "it was saved at the stop");
+            progress.offset_table.insert(1, 77);
+            file.save(&progress).await.unwrap();
+        })
+        .await;
+    let client = broker.client().await;
+    client.send("Orders", "second", &[("DELAY", "1")]).await;
+    assert_eq!(bodies(&client.wait_messages("cg", "Orders", 1).await), ["second"]);
+    client.wait_delivered(1, 2).await;
 }
 
 /// DLY-11: a restart neither hurries nor forgets nor repeats what waits.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use metaq::actors::broker::BrokerHandle;
 use metaq::actors::net::{connect, ConnectionHandle, Output, Service};
 use metaq::config::broker::BrokerConfig;
 use metaq::env::{real, Env, Millis};
-use metaq::proto::body::{to_vec, ConsumerData, HeartbeatData, ProducerData};
+use metaq::proto::body::{from_slice, to_vec, ConsumerData, DelayOffsetSerializeWrapper, HeartbeatData, ProducerData};
 use metaq::proto::filter::SubscriptionData;
 use metaq::proto::message::{parse, properties, BodyCrc, Parsed};
 use metaq::proto::remoting::requests::{
@@ -21,7 +22,8 @@ use tempfile::TempDir;
 /// How long anything may take before a test fails.
 const LIMIT: Duration = Duration::from_secs(20);
 /// Small files, and nothing but the address from outside.
-const SETTINGS: &str = "brokerIP1=127.0.0.1\nmappedFileSizeCommitLog=4194304\nmappedFileSizeConsumeQueue=20000\n\
+const SETTINGS: &str =
+    "brokerName=broker-a\nbrokerIP1=127.0.0.1\nmappedFileSizeCommitLog=4194304\nmappedFileSizeConsumeQueue=20000\n\
                         maxHashSlotNum=1000\nmaxIndexNum=4000\n";
 
 pub struct Broker {
@@ -38,10 +40,8 @@ impl Broker {
     }
 
     async fn open(directory: TempDir, settings: String) -> Broker {
-        let mut config = BrokerConfig {
-            store_path_root_dir: directory.path().display().to_string(),
-            ..BrokerConfig::default()
-        };
+        let mut config =
+            BrokerConfig { store_path_root_dir: directory.path().display().to_string(), ..BrokerConfig::default() };
         assert_eq!(config.apply(&format!("{SETTINGS}{settings}")).unwrap(), []);
         let env = real::env();
         let handle = BrokerHandle::start(&env, config, SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
@@ -50,7 +50,13 @@ impl Broker {
 
     /// Stops in order and starts again on the same directory.
     pub async fn restarted(self) -> Broker {
+        self.restarted_after(async |_, _| ()).await
+    }
+
+    /// Stops in order, has something done to the directory, starts again.
+    pub async fn restarted_after(self, change: impl AsyncFnOnce(&Env, &Path)) -> Broker {
         self.handle.stop(LIMIT).await.unwrap();
+        change(&self.env, self.directory.path()).await;
         Broker::open(self.directory, self.settings).await
     }
 
@@ -170,6 +176,16 @@ impl Client {
         messages(&answer.body)
     }
 
+    /// Waits until so many messages of a delay level are delivered, as slaves are told.
+    pub async fn wait_delivered(&self, level: i32, messages: i64) {
+        until(&self.env, async || {
+            let answer = self.get(Command::request(request::GET_ALL_DELAY_OFFSET)).await;
+            let progress: DelayOffsetSerializeWrapper = from_slice(&answer.body).unwrap();
+            (progress.offset_table.get(&level) == Some(&messages)).then_some(())
+        })
+        .await
+    }
+
     /// Hands a message back; `delay_level` and `max` as in the request.
     pub async fn send_back(&self, group: &str, message: &Message, delay_level: i32, max: i32) -> Command {
         let header = ConsumerSendMsgBack {
@@ -193,11 +209,8 @@ impl Client {
             subscription_data_set: vec![subscription],
             ..ConsumerData::default()
         };
-        let data = HeartbeatData {
-            client_id: client.into(),
-            consumer_data_set: vec![consumer],
-            ..HeartbeatData::default()
-        };
+        let data =
+            HeartbeatData { client_id: client.into(), consumer_data_set: vec![consumer], ..HeartbeatData::default() };
         let mut command = Command::request(request::HEART_BEAT).with_body(to_vec(&data));
         command.language = language;
         self.get(command).await;
@@ -206,11 +219,8 @@ impl Client {
     /// Registers as a producer.
     pub async fn produce_as(&self, client: &str, group: &str) {
         let producer = ProducerData { group_name: group.into() };
-        let data = HeartbeatData {
-            client_id: client.into(),
-            producer_data_set: vec![producer],
-            ..HeartbeatData::default()
-        };
+        let data =
+            HeartbeatData { client_id: client.into(), producer_data_set: vec![producer], ..HeartbeatData::default() };
         self.get(Command::request(request::HEART_BEAT).with_body(to_vec(&data))).await;
     }
 }

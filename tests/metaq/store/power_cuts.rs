@@ -95,7 +95,7 @@ async fn open_on(disk: &MemDisk, flush: FlushMode) -> (World, Running) {
 
 async fn run(seed: u64) {
     let mut dice = Dice(seed);
-    let flush = if seed % 2 == 0 { FlushMode::Sync } else { FlushMode::Async };
+    let flush = if seed.is_multiple_of(2) { FlushMode::Sync } else { FlushMode::Async };
     let mut disk = MemDisk::new();
     let mut model = Model::new();
     for life in 0..LIVES {
