@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::hint::black_box;
 
-use criterion::Criterion;
+use criterion::{criterion_group, criterion_main, Criterion};
 use metaq::proto::remoting::requests::{PullHeader, SendHeader, SendResponse};
 use metaq::proto::remoting::{frame, Head, RawFrame, ResponseFrame, Serialization};
 
@@ -120,10 +120,5 @@ fn answer(criterion: &mut Criterion) {
     }
 }
 
-fn main() {
-    let mut criterion = Criterion::default().configure_from_args();
-    sends(&mut criterion);
-    pull(&mut criterion);
-    answer(&mut criterion);
-    criterion.final_summary();
-}
+criterion_group!(benches, sends, pull, answer);
+criterion_main!(benches);
