@@ -251,6 +251,7 @@ pub struct Faults {
     pub syncs_fail: AtomicBool,
     pub writes_fail: AtomicBool,
     pub allocations_fail: AtomicBool,
+    pub queues_full: AtomicBool,
 }
 
 fn failing(fault: &AtomicBool, error: io::ErrorKind) -> io::Result<()> {
@@ -261,6 +262,7 @@ fn failing(fault: &AtomicBool, error: io::ErrorKind) -> io::Result<()> {
 }
 
 struct TestFile {
+    is_queue: bool,
     inner: Arc<dyn File>,
     faults: Arc<Faults>,
 }
@@ -271,7 +273,8 @@ impl Disk for TestDisk {
         if creating || !self.inner.exists(path) && mode == OpenMode::CreateOrOpen {
             failing(&self.faults.writes_fail, io::ErrorKind::ReadOnlyFilesystem)?;
         }
-        Ok(Arc::new(TestFile { inner: self.inner.open(path, mode)?, faults: Arc::clone(&self.faults) }))
+        let is_queue = path.components().any(|part| part.as_os_str() == "consumequeue");
+        Ok(Arc::new(TestFile { is_queue, inner: self.inner.open(path, mode)?, faults: Arc::clone(&self.faults) }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -330,6 +333,9 @@ impl File for TestFile {
 
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         failing(&self.faults.writes_fail, io::ErrorKind::ReadOnlyFilesystem)?;
+        if self.is_queue {
+            failing(&self.faults.queues_full, io::ErrorKind::StorageFull)?;
+        }
         self.inner.write_at(at, bytes)
     }
 
