@@ -202,16 +202,15 @@ impl QueueFiles {
         Ok(entries.iter().filter(|entry| !entry.is_dir).filter_map(|entry| paths::file_base(&entry.name)).collect())
     }
 
-    /// Looks whether the files are of the configured size, going by their names and the first one's length. A last
-    /// file may be shorter: a crash came before it had its length.
+    /// Looks whether the files are of the configured size, going by their names and the first one's length. That may be
+    /// shorter: names and lengths survive a power cut each on its own.
     pub(crate) fn check_sizes(&self, queue: &ConsumeQueue, bases: &[u64]) -> io::Result<()> {
         let Some(first) = bases.first() else { return Ok(()) };
         let path = self.directory(queue).join(paths::file_name(*first));
         let len = self.disk.metadata(&path)?.len;
         let size = self.file_size;
-        let fits = len == size || (len < size && bases.len() == 1);
         match bases.iter().find(|base| !base.is_multiple_of(size)) {
-            None if fits => Ok(()),
+            None if len <= size => Ok(()),
             None => Err(foreign(&path, format!("has {len} bytes"), size)),
             Some(base) => Err(foreign(&path.with_file_name(paths::file_name(*base)), "begins elsewhere".into(), size)),
         }
