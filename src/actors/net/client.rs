@@ -57,7 +57,7 @@ pub async fn connect<S: Service>(
     let address = address.to_owned();
     ractor::concurrency::spawn(async move {
         let end = session.run().await;
-        tracing::debug!(address, ?end, "connection ended");
+        tracing::debug!(address, %end, "connection ended");
     });
     Ok(handle)
 }

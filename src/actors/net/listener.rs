@@ -160,7 +160,7 @@ impl<S: Service> Actor for ListenerActor<S> {
     ) -> Result<Self::State, ActorProcessingErr> {
         let Arguments { env, listener, service, options } = arguments;
         let accepting = ractor::concurrency::spawn(accept(env.clone(), listener, myself.clone()));
-        myself.send_interval(SWEEP_EVERY, || ListenerMessage::Sweep);
+        myself.send_interval(SWEEP_EVERY.min(options.idle_max / 4), || ListenerMessage::Sweep);
         Ok(State {
             env,
             service,
