@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use criterion::{criterion_group, criterion_main, Criterion, Throughput};
+use criterion::{Criterion, Throughput};
 use metaq::env::Millis;
 use metaq::proto::message::properties::{self, Edit};
 use metaq::proto::message::{encode_record, parse, patch_offsets, BodyCrc, NewRecord};
@@ -56,5 +56,8 @@ fn records(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, records);
-criterion_main!(benches);
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    records(&mut criterion);
+    criterion.final_summary();
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use criterion::{criterion_group, criterion_main, Criterion, Throughput};
+use criterion::{Criterion, Throughput};
 use metaq::env::real::env;
 use metaq::env::{Clock, Millis, OpenMode};
 use metaq::proto::message::{encode_record, NewRecord};
@@ -177,5 +177,10 @@ fn building(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, appending, pulling, building);
-criterion_main!(benches);
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    appending(&mut criterion);
+    pulling(&mut criterion);
+    building(&mut criterion);
+    criterion.final_summary();
+}

@@ -32,6 +32,8 @@ const EXPIRY: Duration = Duration::from_secs(120);
 const SCAN: Duration = Duration::from_secs(5);
 /// A broker registers every 30 s, and an attempt into silence may take as long.
 const REGISTERED_WITHIN: Duration = Duration::from_secs(75);
+/// TCP ends a connection this long after the first byte that nobody acknowledged.
+const GIVING_UP: Duration = Duration::from_secs(16);
 /// Longer than any connection of before the cut can stay unnoticed.
 const OLD_CONNECTIONS_GONE: Duration = Duration::from_secs(180);
 
@@ -70,6 +72,8 @@ async fn heartbeat_time_out(world: World) -> Verdict {
     if how == "paused" {
         world.resume(broker);
     }
+    // A connection on which something was sent into the silence may still break, and take the route with it.
+    world.sleep(GIVING_UP).await;
     cluster.routes_are_true(REGISTERED_WITHIN).await?;
     // The NameServer may still hold a connection of before; its end must not remove what was registered since.
     for _ in 0..OLD_CONNECTIONS_GONE.as_secs() / 5 {

@@ -246,6 +246,8 @@ fn small_files(world: &World, flush: FlushDiskType) -> BrokerConfig {
         max_hash_slot_num: 64,
         max_index_num: 256,
         max_message_size: 8 << 10,
+        // A full disk must not cost messages that are not old.
+        clean_file_forcibly_enable: false,
         ..BrokerConfig::default()
     }
 }

@@ -7,6 +7,8 @@ use crate::world::World;
 
 #[path = "../scenarios/cluster.rs"]
 mod cluster;
+#[path = "../scenarios/disks.rs"]
+mod disks;
 #[path = "../scenarios/nameservers.rs"]
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
@@ -39,6 +41,9 @@ pub const ALL: &[Scenario] = &[
     cluster::BROKER_KILL,
     nameservers::HEARTBEAT_TIME_OUT,
     nameservers::DISAGREEMENT,
+    disks::SLOW,
+    disks::FAILED_SYNC,
+    disks::FULL,
 ];
 
 /// The scenario of a name.

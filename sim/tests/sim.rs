@@ -32,13 +32,15 @@ fn assert_passed(runs: &[ChildRun]) {
 
 #[test]
 fn every_seed_replays() {
-    let (first, second) = (runs("ping", 20), runs("ping", 20));
-    assert_passed(&first);
-    for (a, b) in first.iter().zip(&second) {
-        assert_eq!(a.line, b.line, "seed {} ran differently in two processes", a.seed);
+    for scenario in ["ping", "store_power_cut", "broker_power_cut"] {
+        let (first, second) = (runs(scenario, 20), runs(scenario, 20));
+        assert_passed(&first);
+        for (a, b) in first.iter().zip(&second) {
+            assert_eq!(a.line, b.line, "seed {} of {scenario} ran differently in two processes", a.seed);
+        }
+        let different: BTreeSet<_> = first.iter().map(|run| &run.line).collect();
+        assert_eq!(different.len(), first.len(), "every seed of {scenario} is a run of its own");
     }
-    let different: BTreeSet<_> = first.iter().map(|run| &run.line).collect();
-    assert_eq!(different.len(), first.len(), "every seed is a run of its own");
 }
 
 #[test]
@@ -62,8 +64,22 @@ fn assert_found(canary: Canary, scenario: &str, checkers: &[&str]) {
 #[test]
 fn planted_bugs_are_found() {
     assert_found(Canary::AcknowledgeBeforeSync, "store_power_cut", &["acknowledged messages are kept"]);
+    assert_found(Canary::AcknowledgeBeforeSync, "broker_power_cut", &["acknowledged messages are kept"]);
     assert_found(Canary::NoDirectorySync, "store_power_cut", &["acknowledged messages are kept", "the store opens"]);
     assert_found(Canary::TrustFileLength, "store_power_cut", &["acknowledged messages are kept"]);
+}
+
+#[test]
+fn a_cluster_keeps_its_promises() {
+    for (scenario, seeds) in [
+        ("calm", 20),
+        ("broker_power_cut", 60),
+        ("broker_kill", 40),
+        ("heartbeat_time_out", 20),
+        ("nameservers_disagree", 20),
+    ] {
+        assert_passed(&runs(scenario, seeds));
+    }
 }
 
 #[test]

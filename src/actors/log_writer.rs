@@ -1,7 +1,8 @@
 //! The log writer: the one actor that assigns offsets and writes the log.
 //!
-//! Its mailbox is first in, first out, which gives group commit without a timer: a `Commit` sent to itself runs after
-//! every append that was queued before it, and while one sync is under way the next group gathers.
+//! Its mailbox is first in, first out, which gives group commit without a timer: a `Write` sent to itself runs after
+//! every append that was queued before it, so one write takes them all, and so does a `Commit`. While one sync is under
+//! way the next group gathers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::env::{BuggifySite, Canary, Env, Millis};
 use crate::proto::PhysicalOffset;
 use super::broker::housekeeper::DispatchSignal;
-use crate::store::{AppendBatch, AppendResult, FlushMode, JobDone, LogWriter, Progress, StoreError, SyncDone};
+use crate::store::{AppendBatch, AppendItem, AppendResult, FlushMode, GroupId, JobDone, LogWriter, Progress, StoreError, SyncDone};
 
 /// How long upkeep goes on after the last append: queue files are synced, and the checkpoint with them, within a minute.
 const UPKEEP_AFTER_APPEND: Duration = Duration::from_secs(70);
@@ -30,7 +31,7 @@ pub enum Durability {
 
 /// The answer to [`LogMessage::Append`]: one result per item, and the batch back for its buffers.
 pub struct Appended {
-    /// The batch, with its offsets filled in.
+    /// The batch, for its buffers.
     pub batch: AppendBatch,
     /// One per item of the batch, in its order.
     pub results: Vec<AppendResult>,
@@ -49,6 +50,8 @@ pub enum LogMessage {
         /// Gets the results.
         reply: oneshot::Sender<Appended>,
     },
+    /// Write the batches gathered so far.
+    Write,
     /// Start a sync for everything appended so far.
     Commit,
     /// A sync has ended.
@@ -136,6 +139,16 @@ struct Arguments {
     dispatch: DispatchSignal,
 }
 
+/// Bytes of batches that are joined for one write; a larger batch is written alone.
+const JOINED_BYTES_MAX: usize = 256 * 1024;
+
+/// A batch that waits to be written.
+struct Gathered {
+    batch: AppendBatch,
+    wait: bool,
+    reply: oneshot::Sender<Appended>,
+}
+
 /// A batch that waits for its sync.
 struct Waiting {
     /// The log's end right behind the batch.
@@ -151,6 +164,13 @@ struct State {
     writer: Option<LogWriter>,
     options: LogWriterOptions,
     dispatch: DispatchSignal,
+    /// In the order they came.
+    gathered: VecDeque<Gathered>,
+    /// Several batches as one, while they are written.
+    joined: AppendBatch,
+    write_queued: bool,
+    /// Something was written that the flush mode promises to sync.
+    must_sync: bool,
     /// In the order of their ends.
     waiting: VecDeque<Waiting>,
     commit_queued: bool,
@@ -181,6 +201,10 @@ impl Actor for LogWriterActor {
             writer: Some(writer),
             options,
             dispatch,
+            gathered: VecDeque::new(),
+            joined: AppendBatch::default(),
+            write_queued: false,
+            must_sync: false,
             waiting: VecDeque::new(),
             commit_queued: false,
             deadline_armed: false,
@@ -198,7 +222,16 @@ impl Actor for LogWriterActor {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            LogMessage::Append { batch, wait, reply } => state.append(&myself, batch, wait, reply).await?,
+            LogMessage::Append { batch, wait, reply } => {
+                state.gathered.push_back(Gathered { batch, wait, reply });
+                if !std::mem::replace(&mut state.write_queued, true) {
+                    myself.cast(LogMessage::Write)?;
+                }
+            }
+            LogMessage::Write => {
+                state.write_queued = false;
+                state.write(&myself).await?;
+            }
             LogMessage::Commit => {
                 state.commit_queued = false;
                 state.start_sync(&myself);
@@ -223,23 +256,49 @@ impl Actor for LogWriterActor {
 }
 
 impl State {
-    async fn append(
+    /// Writes what has gathered.
+    async fn write(&mut self, myself: &ActorRef<LogMessage>) -> Result<(), ActorProcessingErr> {
+        while let Some(first) = self.gathered.pop_front() {
+            // A closed store answers by dropping the reply: nothing was stored.
+            let Some(writer) = &mut self.writer else { continue };
+            let fits = |bytes: usize, next: &Gathered| bytes + next.batch.bytes.len() <= JOINED_BYTES_MAX;
+            if self.gathered.front().is_none_or(|next| !fits(first.batch.bytes.len(), next)) {
+                let mut batch = first.batch;
+                let results = append(writer, &mut batch).await;
+                self.appended(myself, Appended { batch, results, durability: Durability::AsPromised }, first.wait, first.reply);
+                continue;
+            }
+            let mut parts = vec![first];
+            self.joined.clear();
+            join(&mut self.joined, &parts[0].batch);
+            while self.gathered.front().is_some_and(|next| fits(self.joined.bytes.len(), next)) {
+                let Some(next) = self.gathered.pop_front() else { break };
+                join(&mut self.joined, &next.batch);
+                parts.push(next);
+            }
+            let mut results = append(writer, &mut self.joined).await.into_iter();
+            for Gathered { batch, wait, reply } in parts {
+                let results = results.by_ref().take(batch.items.len()).collect();
+                self.appended(myself, Appended { batch, results, durability: Durability::AsPromised }, wait, reply);
+            }
+        }
+        self.after_write(myself)
+    }
+
+    /// Answers a batch that has been written, or has it wait for its sync.
+    fn appended(
         &mut self,
         myself: &ActorRef<LogMessage>,
-        mut batch: AppendBatch,
+        appended: Appended,
         wait: bool,
         reply: oneshot::Sender<Appended>,
-    ) -> Result<(), ActorProcessingErr> {
-        // A closed store answers by dropping the reply: nothing was stored.
-        let Some(writer) = &mut self.writer else { return Ok(()) };
-        let mut results = Vec::with_capacity(batch.items.len());
-        if writer.append(&mut batch, &mut results) == Progress::NeedsSegment {
-            writer.finish_append(&mut batch, &mut results).await;
-        }
-        let (end, wants_upkeep) = (writer.end(), writer.wants_upkeep());
-        let appended = Appended { batch, results, durability: Durability::AsPromised };
-        let must_sync = self.options.flush == FlushMode::Sync && appended.results.iter().any(Result::is_ok);
-        if !must_sync || !wait || self.env.canary(Canary::AcknowledgeBeforeSync) {
+    ) {
+        let Some(writer) = &self.writer else { return };
+        let end = writer.end();
+        let stored = appended.results.iter().any(Result::is_ok);
+        self.must_sync |= self.options.flush == FlushMode::Sync && stored;
+        let waits = self.options.flush == FlushMode::Sync && stored && wait;
+        if !waits || self.env.canary(Canary::AcknowledgeBeforeSync) {
             // A session that has ended needs no answer.
             let _ = reply.send(appended);
         } else {
@@ -247,6 +306,11 @@ impl State {
             self.waiting.push_back(Waiting { end, deadline, appended, reply });
             self.arm_deadline(myself);
         }
+    }
+
+    /// What follows a write: the sync, the index, the next segment.
+    fn after_write(&mut self, myself: &ActorRef<LogMessage>) -> Result<(), ActorProcessingErr> {
+        let must_sync = std::mem::take(&mut self.must_sync);
         if must_sync && self.env.buggify(BuggifySite::ShortBatch) {
             self.start_sync(myself);
         } else if must_sync && !std::mem::replace(&mut self.commit_queued, true) {
@@ -255,7 +319,7 @@ impl State {
         if self.options.flush == FlushMode::Async {
             self.dispatch.notify();
         }
-        if wants_upkeep {
+        if self.writer.as_ref().is_some_and(LogWriter::wants_upkeep) {
             self.maintain(myself);
         }
         self.upkeep_until = self.env.clock.now().plus(UPKEEP_AFTER_APPEND.as_millis() as i64);
@@ -347,7 +411,7 @@ impl State {
 
     /// Closes the store once it was asked for and no work of the writer is under way.
     async fn close_if_idle(&mut self) {
-        let busy = self.jobs > 0 || self.writer.as_ref().is_some_and(LogWriter::is_syncing);
+        let busy = self.write_queued || self.jobs > 0 || self.writer.as_ref().is_some_and(LogWriter::is_syncing);
         if busy || self.closing.is_none() {
             return;
         }
@@ -368,4 +432,25 @@ impl State {
             let _ = reply.send(result);
         }
     }
+}
+
+/// Appends a batch, waiting for a new segment if it needs one. One result per item.
+async fn append(writer: &mut LogWriter, batch: &mut AppendBatch) -> Vec<AppendResult> {
+    let mut results = Vec::with_capacity(batch.items.len());
+    if writer.append(batch, &mut results) == Progress::NeedsSegment {
+        writer.finish_append(batch, &mut results).await;
+    }
+    results
+}
+
+/// Adds the records of `batch` to `joined`, its units behind those that are there.
+fn join(joined: &mut AppendBatch, batch: &AppendBatch) {
+    let base = joined.bytes.len();
+    let (first, before) = (joined.next_group().0, batch.items.first().map_or(0, |item| item.group.0));
+    joined.bytes.extend_from_slice(&batch.bytes);
+    joined.items.extend(batch.items.iter().map(|item| AppendItem {
+        start: base + item.start,
+        group: GroupId(first.wrapping_add(item.group.0.wrapping_sub(before))),
+        ..item.clone()
+    }));
 }

@@ -53,11 +53,13 @@ const CACHED_MAX: usize = 1024;
 pub struct Cache<V> {
     version: u64,
     entries: HashMap<Arc<str>, Arc<V>>,
+    /// What was asked for last: mostly that is asked for again.
+    recent: Option<(Arc<str>, Arc<V>)>,
 }
 
 impl<V> Default for Cache<V> {
     fn default() -> Self {
-        Cache { version: 0, entries: HashMap::new() }
+        Cache { version: 0, entries: HashMap::new(), recent: None }
     }
 }
 
@@ -67,13 +69,21 @@ impl<V> Cache<V> {
         let version = directory.version();
         if version != self.version || self.entries.len() >= CACHED_MAX {
             self.entries.clear();
+            self.recent = None;
             // Read before the lookups that follow: an entry published after this load makes the next call look again.
             self.version = version;
         }
-        if !self.entries.contains_key(name) {
-            self.entries.insert(name.into(), directory.get(name)?);
+        if self.recent.as_ref().is_none_or(|(recent, _)| **recent != *name) {
+            self.recent = Some(match self.entries.get_key_value(name) {
+                Some((name, entry)) => (Arc::clone(name), Arc::clone(entry)),
+                None => {
+                    let (name, entry): (Arc<str>, _) = (name.into(), directory.get(name)?);
+                    self.entries.insert(Arc::clone(&name), Arc::clone(&entry));
+                    (name, entry)
+                }
+            });
         }
-        self.entries.get(name)
+        self.recent.as_ref().map(|(_, entry)| entry)
     }
 }
 

@@ -90,6 +90,14 @@ pub enum StoreError {
         /// The queue.
         queue_id: u32,
     },
+    /// The topic cannot be a directory's name, or the queue's number is above 2³¹ − 1.
+    #[error("there can be no queue {queue_id} of topic `{topic}`")]
+    NoSuchQueue {
+        /// The topic.
+        topic: Arc<str>,
+        /// The queue.
+        queue_id: u32,
+    },
     /// More queues than `queues_max`.
     #[error("the store has {limit} queues and takes no more")]
     TooManyQueues {

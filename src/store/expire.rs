@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
+use super::consume_queue::search::first_living;
 use super::consume_queue::{ConsumeQueue, CQ_UNIT_SIZE};
 use super::error::{Refusal, StoreError};
 use super::handle::Store;
@@ -106,34 +107,13 @@ impl Store {
                 Turn::default().await;
             }
             if !queue.is_deleted() {
-                let min = self.first_living(queue, self.log.min())?;
+                let (min, max) = (queue.min().0, queue.max().0);
+                let min = first_living(min, max, self.log.min(), |number| queue.entry(&self.files, number))?;
                 queue.raise_min(min);
                 self.delete_queue_files(queue)?;
             }
         }
         Ok(())
-    }
-
-    /// Number of the first entry whose record lies at or above `log_min`; the maximum if there is none.
-    fn first_living(&self, queue: &ConsumeQueue, log_min: u64) -> io::Result<u64> {
-        let (mut low, mut high) = (queue.min().0, queue.max().0);
-        let is_gone = |number| -> io::Result<bool> {
-            let entry = queue.entry(&self.files, number)?;
-            Ok(entry.is_none_or(|entry| entry.is_filler() || entry.physical.0 < log_min))
-        };
-        // Mostly nothing has changed.
-        if low < high && !is_gone(low)? {
-            return Ok(low);
-        }
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if is_gone(middle)? {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        Ok(low)
     }
 
     /// Deletes the files that end at or below the queue's minimum, but never the last one: it keeps the numbers going.

@@ -86,7 +86,7 @@ impl Store {
     /// costs more than storing a message.
     pub fn queue_or_create(&self, topic: &str, queue_id: u32) -> Result<Arc<ConsumeQueue>, StoreError> {
         if !paths::is_directory_name(topic) || i32::try_from(queue_id).is_err() {
-            return Err(StoreError::Malformed);
+            return Err(StoreError::NoSuchQueue { topic: topic.into(), queue_id });
         }
         self.queues.get_or_create(topic, queue_id)
     }

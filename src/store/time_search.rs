@@ -1,5 +1,6 @@
 //! Finding a queue offset by store time.
 
+use super::consume_queue::search::{first_reached, Probe};
 use super::consume_queue::ConsumeQueue;
 use super::error::StoreError;
 use super::handle::Store;
@@ -25,25 +26,17 @@ impl Store {
         boundary: Boundary,
     ) -> Result<QueueOffset, StoreError> {
         let (min, max) = (queue.min().0, queue.max().0);
-        // Below `low` all are before the time, from `high` on none is.
         let before = |stored: Millis| match boundary {
             Boundary::Lower => stored < time,
             Boundary::Upper => stored <= time,
         };
-        let (mut low, mut high) = (min, max);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            // A record that is gone is older than any that is there.
-            let stored = self.store_time(queue, QueueOffset(middle))?;
-            if stored.is_none_or(before) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
+        let reached = first_reached(min, max, |number| {
+            let stored = self.store_time(queue, QueueOffset(number))?;
+            Ok(stored.map_or(Probe::Hole, |stored| if before(stored) { Probe::Before } else { Probe::Reached }))
+        })?;
         Ok(QueueOffset(match boundary {
-            Boundary::Lower => low,
-            Boundary::Upper => low.saturating_sub(1).max(min),
+            Boundary::Lower => reached,
+            Boundary::Upper => reached.saturating_sub(1).max(min),
         }))
     }
 }

@@ -232,7 +232,7 @@ fn items_of_a_real_batch_keep_their_keys() {
     let mut keys = 0;
     for item in batch::items(&command.body) {
         let item = item.expect("an item");
-        let (code, edits) = plan.item(&broker.send, item.properties, "MADE");
+        let (code, edits) = plan.item(&broker.send, item.properties, || "MADE");
         let (before, after) = (sorted(item.properties), sorted(&edited(item.properties, &edits)));
         assert!(before.iter().all(|pair| after.contains(pair)), "{before:?} in {after:?}");
         assert_eq!(after.iter().filter(|pair| pair.starts_with("UNIQ_KEY=")).count(), 1);

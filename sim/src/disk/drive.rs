@@ -109,6 +109,12 @@ impl Drive {
         self.lock().settings.capacity = bytes;
     }
 
+    /// Fills the disk up to `bytes`, or empties it again, with what is nobody's.
+    pub fn leave_free(&self, bytes: u64) {
+        let used = self.lock().tree.used_pages() * PAGE as u64;
+        self.set_capacity(used + bytes);
+    }
+
     /// Changes one bit of a file, on the device and in memory.
     pub fn flip_bit(&self, path: &Path, at: u64, bit: u8) -> io::Result<()> {
         self.trace.note(self.node, "disk rots", &[at, u64::from(bit)], &path.display().to_string());

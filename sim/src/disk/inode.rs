@@ -111,14 +111,17 @@ impl Inode {
                 self.lost.extend((at / PAGE as u64) as usize..=((at + len.max(1) as u64 - 1) / PAGE as u64) as usize);
             }
         }
-        self.durable = self.image(count, Style::Each, choose);
+        // A file system that cannot even write its journal stops; lengths are journaled.
+        let lengths = self.lengths(count);
+        self.durable = self.image(count, lengths, Style::Each, choose);
         self.forget(count);
     }
 
     /// The machine lost its power: what `style` and `choose` pick of the unsynced changes is on the device, and the
     /// cache is filled from there.
     pub(super) fn power_cut(&mut self, style: Style, choose: &mut dyn Choose) {
-        self.durable = self.image(self.changes.len(), style, choose);
+        let lengths = style.lengths(self.lengths(self.changes.len()), choose);
+        self.durable = self.image(self.changes.len(), lengths, style, choose);
         self.forget(self.changes.len());
         self.lost.clear();
         self.cache = self.durable.clone();
@@ -149,15 +152,18 @@ impl Inode {
         self.arena_start = keep_from;
     }
 
-    /// The device's content if the machine stopped within the first `count` changes.
+    /// How many of the first `count` changes are lengths.
+    fn lengths(&self, count: usize) -> usize {
+        self.changes[..count].iter().filter(|change| matches!(change, Change::SetLen(_))).count()
+    }
+
+    /// The device's content if the machine stopped within the first `count` changes and `lengths_landed` lengths.
     ///
     /// Lengths land in order. Each sector holds what it held after some number of the writes to it; that number is
     /// chosen sector by sector, so writes land in any order and tear at sectors. Bytes written behind a cut of the
     /// length that did not land are not there either.
-    fn image(&self, count: usize, style: Style, choose: &mut dyn Choose) -> Pages {
+    fn image(&self, count: usize, lengths_landed: usize, style: Style, choose: &mut dyn Choose) -> Pages {
         let changes = &self.changes[..count];
-        let lengths = changes.iter().filter(|change| matches!(change, Change::SetLen(_))).count();
-        let lengths_landed = style.lengths(lengths, choose);
         let versions = self.choose_versions(changes, style, choose);
         let mut image = self.durable.clone();
         let mut seen: BTreeMap<u64, u64> = BTreeMap::new();

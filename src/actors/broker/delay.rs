@@ -11,16 +11,18 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
 use super::saved::Saved;
-use super::service::QueueCache;
+use super::service::{QueueCache, QueueHandles};
 use super::shared::Shared;
 use crate::actors::log_writer::Durability;
+use crate::broker::admin::runtime::DelayProgress;
+use crate::broker::admin::statistics::TopicCounters;
+use crate::broker::delay::{due_message, saved_progress, DelayEntry, DelayScheduler, Due, Now, QueueRange, BATCH_MAX};
 use crate::broker::Effect;
-use crate::broker::delay::{BATCH_MAX, DelayEntry, DelayScheduler, Due, Now, QueueRange, due_message, saved_progress};
 use crate::config::broker::BrokerConfig;
 use crate::env::Millis;
-use crate::proto::PhysicalOffset;
 use crate::proto::body::DelayOffsetSerializeWrapper;
-use crate::proto::message::{BodyCrc, DelayLevels, NewRecord, Parsed, encode_record, parse, system};
+use crate::proto::message::{encode_record, parse, system, BodyCrc, DelayLevels, NewRecord, Parsed};
+use crate::proto::PhysicalOffset;
 use crate::store::{AppendBatch, ConsumeQueue, Store, StoreError, TagsCode};
 
 /// Bytes of due messages that go to the log writer at a time; the one that passes them is the last.
@@ -91,6 +93,16 @@ pub fn restored(
         |level| store.queue(system::SCHEDULE_TOPIC, DelayLevels::queue_id(level) as u32).map(|queue| range(&queue));
     let step = config.delay_offset_update_version_step;
     DelayScheduler::new(&config.delay_levels(), step, saved_progress(saved), range, effects)
+}
+
+/// How far the levels that were ever used are.
+pub fn progress(shared: &Shared) -> Vec<DelayProgress> {
+    let delivered = shared.delays().snapshot(shared.wall()).offset_table;
+    let progress = |(level, delivered): (i32, i64)| {
+        let queue = shared.store.queue(system::SCHEDULE_TOPIC, DelayLevels::queue_id(level) as u32);
+        DelayProgress { level, delivered: delivered as u64, max: queue.map_or(0, |queue| queue.max().0) }
+    };
+    delivered.into_iter().map(progress).collect()
 }
 
 fn range(queue: &ConsumeQueue) -> QueueRange {
@@ -272,7 +284,8 @@ impl State {
         };
         let message =
             due_message(&record, due.level, due.entry.offset).map_err(|error| Undelivered::Ever(error.why()))?;
-        let queue = self.queues.get(&self.shared, &message.topic, message.queue_id as u32).map_err(later)?.queue;
+        let QueueHandles { queue, counters } =
+            self.queues.get(&self.shared, &message.topic, message.queue_id as u32).map_err(later)?;
         let properties = record.properties();
         let copy = NewRecord {
             queue_id: message.queue_id,
@@ -283,6 +296,7 @@ impl State {
         encode_record(&mut delivery.batch.bytes, &copy)
             .map_err(|_| Undelivered::Ever("its record cannot be copied"))?;
         delivery.batch.push(start, queue, TagsCode::Fixed(message.tags_code));
+        delivery.counters.push(counters);
         Ok(())
     }
 
@@ -291,13 +305,22 @@ impl State {
         let now = self.now();
         let mut delays = self.shared.delays();
         let mut failures: BTreeMap<String, usize> = BTreeMap::new();
-        for (at, due) in delivery.due.iter().enumerate() {
+        let mut effects = Vec::new();
+        for (at, (due, counters)) in delivery.due.iter().zip(&delivery.counters).enumerate() {
             let durability = appended.as_ref().map_or(Durability::SyncFailed, |appended| appended.durability);
             let failure = match appended.as_ref().and_then(|appended| appended.results.get(at)) {
                 // A slow sync is no reason to put the message a second time.
                 Some(Ok(stored)) if durability != Durability::SyncFailed => {
                     self.delivered_to = self.delivered_to.max(stored.end);
+                    self.shared.statistics.broker.puts.add(1);
+                    counters.puts.add(1);
+                    counters.put_bytes.add(stored.end.0 - stored.physical.0);
                     delays.on_delivered(due.level, due.entry.offset);
+                    continue;
+                }
+                Some(Err(StoreError::TooLarge { .. })) => {
+                    let why = "its record is too large for this store";
+                    delays.on_undeliverable(due.level, due.entry.offset, why, &mut effects);
                     continue;
                 }
                 Some(Err(error)) => error.to_string(),
@@ -307,6 +330,8 @@ impl State {
             held.insert(due.level);
             delays.on_failed(due.level, due.entry.offset, now);
         }
+        drop(delays);
+        self.shared.carry_out(effects);
         for (error, messages) in failures {
             tracing::warn!(messages, error, "due messages were not delivered; trying again");
         }
@@ -373,6 +398,8 @@ struct Delivery {
     batch: AppendBatch,
     /// One for each record of the batch.
     due: Vec<Due>,
+    /// Those of each record's topic.
+    counters: Vec<Arc<TopicCounters>>,
     /// The record being copied.
     record: Vec<u8>,
 }

@@ -22,15 +22,15 @@ use crate::env::{ConnectionId, Millis};
 use crate::proto::QueueOffset;
 use crate::proto::filter::TagFilter;
 use crate::proto::remoting::requests::PullHeader;
-use crate::proto::remoting::{ExtSink, Head, Response, ResponseFrame, request};
+use crate::proto::remoting::{ExtSink, Head, Response, ResponseFrame, request, response};
 use crate::store::{self, ConsumeQueue, EntryForFilter, ReadLimits, WaiterId};
 
 /// The longest a request is held, whatever it asks for, in ms.
 const HOLD_MS_MAX: i64 = 300_000;
 
 thread_local! {
-    /// Records on their way from the log into an answer, whose header comes first and tells what was found.
-    static RECORDS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// The header of the answer being written.
+    static HEADER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// One pull that has passed its checks.
@@ -96,23 +96,44 @@ impl Puller {
 
     /// The first attempt, in the session's own turn.
     fn serve(self, output: &mut Output) {
-        let wait_from = RECORDS.with_borrow_mut(|records| {
-            records.clear();
-            match self.attempt(records, false) {
-                Ok((_, Verdict::Wait { from })) => Some(from),
-                Ok((read, Verdict::Answer(answer))) => {
-                    self.write(&mut output.bytes, &read, &answer, records);
-                    None
+        let out = &mut output.bytes;
+        let start = out.len();
+        // The header comes first but tells what was found. One is written that is nearly always as long as the right
+        // one, so that records go straight behind it and need no copy on the way.
+        let place = self.begin(out, &self.expected(), 0);
+        let body_at = out.len();
+        let attempt = self.attempt(out, false);
+        match attempt {
+            Ok((read, Verdict::Answer(answer))) if !self.reply.oneway => HEADER.with_borrow_mut(|header| {
+                header.clear();
+                let _ = self.begin(header, &answer, self.report(&read, &answer));
+                if header.len() == body_at - start {
+                    out[start..body_at].copy_from_slice(header);
+                } else {
+                    out.splice(start..body_at, header.iter().copied());
                 }
-                Err(error) => {
-                    self.reply.write(&mut output.bytes, &pull_refusal(&error));
-                    None
-                }
+                place.finish(out);
+            }),
+            Ok((read, Verdict::Answer(answer))) => {
+                out.truncate(start);
+                self.report(&read, &answer);
             }
-        });
-        if let Some(from) = wait_from {
-            output.later(Box::pin(self.wait(from)));
+            Ok((_, Verdict::Wait { from })) => {
+                out.truncate(start);
+                output.hold(Box::pin(self.wait(from)));
+            }
+            Err(error) => {
+                out.truncate(start);
+                self.reply.write(out, &pull_refusal(&error));
+            }
         }
+    }
+
+    /// The answer if all that is wanted is there.
+    fn expected(&self) -> pull::Answer {
+        let (min, max) = self.queue.as_ref().map_or((0, 0), |queue| (queue.min().0 as i64, queue.max().0 as i64));
+        let next = self.from.saturating_add(i64::from(self.limits.records)).min(max);
+        pull::Answer { code: response::SUCCESS, remark: ReadStatus::Found.name(), next, min, max }
     }
 
     /// Reads, and says whether to answer.
@@ -175,24 +196,32 @@ impl Puller {
     }
 
     fn write(&self, out: &mut Vec<u8>, read: &Read, answer: &pull::Answer, records: &[u8]) {
-        if self.reply.oneway {
-            return;
+        let suggested = self.report(read, answer);
+        if !self.reply.oneway {
+            let frame = self.begin(out, answer, suggested);
+            out.extend_from_slice(records);
+            frame.finish(out);
         }
-        let queue = QueueKey::new(Arc::clone(self.topic.name()), self.queue_id);
-        if let Some(moved) = pull::report_moved(read, answer, self.group.name(), &queue) {
+    }
+
+    /// Reports an answer that moves the group, and gives the broker that the client should ask next.
+    fn report(&self, read: &Read, answer: &pull::Answer) -> i64 {
+        let queue = || QueueKey::new(Arc::clone(self.topic.name()), self.queue_id);
+        if let Some(moved) = pull::report_moved(read, answer, self.group.name(), queue) {
             self.shared.carry_out(vec![moved]);
         }
-        let suggested = pull::suggested_broker_id(&self.settings.pull, &self.group, read);
-        let reply = self.reply;
-        let frame =
-            ResponseFrame::begin(out, reply.serialization, reply.opaque, answer.code, Some(answer.remark), |ext| {
-                ext.put_i64("suggestWhichBrokerId", suggested);
-                ext.put_i64("nextBeginOffset", answer.next);
-                ext.put_i64("minOffset", answer.min);
-                ext.put_i64("maxOffset", answer.max);
-            });
-        out.extend_from_slice(records);
-        frame.finish(out);
+        pull::suggested_broker_id(&self.settings.pull, &self.group, read)
+    }
+
+    /// Begins the frame of an answer; its records follow.
+    fn begin(&self, out: &mut Vec<u8>, answer: &pull::Answer, suggested: i64) -> ResponseFrame {
+        let (reply, remark) = (self.reply, Some(answer.remark));
+        ResponseFrame::begin(out, reply.serialization, reply.opaque, answer.code, remark, |ext| {
+            ext.put_i64("suggestWhichBrokerId", suggested);
+            ext.put_i64("nextBeginOffset", answer.next);
+            ext.put_i64("minOffset", answer.min);
+            ext.put_i64("maxOffset", answer.max);
+        })
     }
 
     fn write_reset(&self, out: &mut Vec<u8>, target: i64) {

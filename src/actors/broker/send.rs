@@ -1,7 +1,7 @@
 //! Sends: each is checked and encoded into its final record by the session; all sends of one read go to the log writer
 //! in one message and are answered with one write.
 
-use std::borrow::Cow;
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -52,6 +52,25 @@ struct SendBatch {
     permit: Option<Permit>,
 }
 
+/// Answered batches whose buffers wait for the next ones.
+#[derive(Default)]
+struct Spare {
+    batches: Vec<SendBatch>,
+    /// Room for records in all of them.
+    bytes: usize,
+}
+
+/// Batches that are kept, at most.
+const SPARE_BATCHES_MAX: usize = 256;
+/// Bytes of their records' buffers, at most.
+const SPARE_BYTES_MAX: usize = 1024 * 1024;
+
+thread_local! {
+    static SPARE: RefCell<Spare> = RefCell::default();
+    /// The properties of the send at hand, their JSON escapes undone.
+    static UNESCAPED: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
 /// What a send's answer needs besides its offsets.
 struct SendAnswer {
     reply: ReplyTo,
@@ -74,7 +93,7 @@ struct Added {
 /// A send as it came.
 struct Incoming<'a> {
     header: SendHeader<'a>,
-    properties: Cow<'a, str>,
+    properties: &'a str,
     body: &'a [u8],
     client_version: i32,
     peer: SocketAddr,
@@ -86,7 +105,7 @@ impl Incoming<'_> {
             topic: &self.header.topic,
             queue_id: self.header.queue_id,
             sys_flag: self.header.sys_flag,
-            properties: &self.properties,
+            properties: self.properties,
             reconsume_times: self.header.reconsume_times,
             max_reconsume_times: self.header.max_reconsume_times,
             body: self.body,
@@ -109,26 +128,23 @@ pub fn take(
         Ok(header) => header,
         Err(error) => return reply.write(&mut output.bytes, &Response::from(error)),
     };
-    let properties = header.properties.str();
-    let incoming = Incoming {
-        header,
-        properties,
-        body: frame.body,
-        client_version: head.version,
-        peer: connection.peer,
-    };
     let settings = Arc::clone(connection.sends.settings.get_or_insert_with(|| shared.settings()));
-    let refused = match gather(shared, connection, &settings, &incoming, reply) {
-        Ok(Taken::Yes) => return,
+    let taken = UNESCAPED.with_borrow_mut(|unescaped| {
+        let properties = header.properties.str_in(unescaped);
+        let (client_version, peer) = (head.version, connection.peer);
+        let incoming = Incoming { header, properties, body: frame.body, client_version, peer };
+        gather(shared, connection, &settings, &incoming, reply)
+    });
+    match taken {
+        Ok(Taken::Yes) => {}
         Ok(Taken::NeedsTopic) => {
             // Rare: the topic or group has to be made and saved first, so the send goes its own way.
             let Ok(command) = Command::decode(frame) else { return };
             let (shared, peer, flow) = (Arc::clone(shared), connection.peer, connection.flow.clone());
-            return output.later(Box::pin(send_to_new_topic(shared, peer, flow, command, reply)));
+            output.later(Box::pin(send_to_new_topic(shared, peer, flow, command, reply)));
         }
-        Err(error) => error,
-    };
-    reply.write(&mut output.bytes, &send_refusal(&settings.send, &refused));
+        Err(error) => reply.write(&mut output.bytes, &send_refusal(&settings.send, &error)),
+    }
 }
 
 enum Taken {
@@ -154,8 +170,11 @@ fn gather(
     let topic = Arc::clone(topic);
     let permit = connection.flow.acquire(incoming.body.len() + incoming.properties.len())?;
     let hasty = shared.store.flush_mode() == FlushMode::Sync
-        && properties::find(&incoming.properties, properties::WAIT) == Some("false");
+        && properties::find(incoming.properties, properties::WAIT) == Some("false");
     let sends = if hasty { &mut connection.sends.hasty } else { &mut connection.sends.waiting };
+    if sends.answers.capacity() == 0 {
+        *sends = SendBatch::reused();
+    }
     sends.add(shared, settings, &mut connection.queues, incoming, &topic, None, reply)?;
     match &mut sends.permit {
         Some(held) => held.merge(permit),
@@ -165,6 +184,30 @@ fn gather(
 }
 
 impl SendBatch {
+    /// An empty batch, with the buffers of one that has been answered if there is one.
+    fn reused() -> SendBatch {
+        SPARE.with_borrow_mut(|spare| {
+            let batch = spare.batches.pop().unwrap_or_default();
+            spare.bytes -= batch.records.bytes.capacity();
+            batch
+        })
+    }
+
+    /// Keeps the buffers of an answered batch for the next: growing them again costs more than filling them.
+    fn retire(mut self) {
+        self.records.clear();
+        self.answers.clear();
+        self.unique_keys.clear();
+        self.permit = None;
+        SPARE.with_borrow_mut(|spare| {
+            let bytes = spare.bytes + self.records.bytes.capacity();
+            if bytes <= SPARE_BYTES_MAX && spare.batches.len() < SPARE_BATCHES_MAX {
+                spare.bytes = bytes;
+                spare.batches.push(self);
+            }
+        });
+    }
+
     /// Encodes a send's records. On an error the batch is as before.
     #[allow(clippy::too_many_arguments)]
     fn add(
@@ -225,7 +268,7 @@ impl SendBatch {
             reconsume_times: incoming.header.reconsume_times,
             prepared_transaction_offset: 0,
             body: incoming.body,
-            properties: &incoming.properties,
+            properties: incoming.properties,
             edits: &plan.edits(&settings.send, made),
         };
         let start = self.records.bytes.len();
@@ -252,8 +295,12 @@ impl SendBatch {
         for item in batch::items(incoming.body) {
             let item = item.map_err(|error| BrokerError::BatchBody { what: error.to_string() })?;
             settings.send.check_body(item.body)?;
-            let made = shared.unique_keys.next(shared.wall());
-            let (entry_code, edits) = plan.item(&settings.send, item.properties, &made);
+            let mut made = String::new();
+            let made = &mut made;
+            let (entry_code, edits) = plan.item(&settings.send, item.properties, move || {
+                *made = shared.unique_keys.next(shared.wall());
+                made
+            });
             let record = NewRecord {
                 topic: plan.topic,
                 queue_id: plan.queue_id,
@@ -291,14 +338,17 @@ impl SendBatch {
         if self.answers.is_empty() {
             return;
         }
-        let SendBatch { records, answers, unique_keys, permit } = std::mem::take(self);
-        let appended = shared.writer.append(records, wait);
+        let mut batch = std::mem::take(self);
+        let appended = shared.writer.append(std::mem::take(&mut batch.records), wait);
         let (shared, settings) = (Arc::clone(shared), Arc::clone(settings));
         output.later(Box::pin(async move {
             let appended = appended.await.ok();
             Some(Box::new(move |out: &mut Vec<u8>| {
-                write_answers(out, &shared, &settings, appended.as_ref(), &answers, &unique_keys);
-                drop(permit);
+                write_answers(out, &shared, &settings, appended.as_ref(), &batch.answers, &batch.unique_keys);
+                if let Some(appended) = appended {
+                    batch.records = appended.batch;
+                    batch.retire();
+                }
             }) as Answer)
         }));
     }
@@ -423,7 +473,7 @@ async fn prepare(
     let ext = command.ext_fields().map_err(|error| malformed(error.to_string()))?;
     let header = SendHeader::decode(command.code, &ext).map_err(|error| malformed(error.to_string()))?;
     let properties = header.properties.str();
-    let incoming = Incoming { header, properties, body: &command.body, client_version: command.version, peer };
+    let incoming = Incoming { header, properties: &properties, body: &command.body, client_version: command.version, peer };
     let permit = flow.acquire(incoming.body.len() + incoming.properties.len())?;
     let request = incoming.request();
 

@@ -46,12 +46,15 @@ pub struct BrokerConnection {
 #[derive(Default)]
 pub struct QueueCache {
     topics: HashMap<Arc<str>, TopicHandles>,
+    /// The topic used last: most connections use one for long, and need not look it up each time.
+    recent: Option<(Arc<str>, TopicHandles)>,
 }
 
 /// What a connection remembers of one topic.
 struct TopicHandles {
     counters: Arc<TopicCounters>,
-    queues: HashMap<u32, Arc<ConsumeQueue>>,
+    /// Those that were used.
+    queues: Vec<Arc<ConsumeQueue>>,
 }
 
 /// A queue and what is counted of its topic.
@@ -64,6 +67,8 @@ pub struct QueueHandles {
 
 /// Topics whose queues one connection remembers; beyond, it begins anew.
 const CACHED_TOPICS_MAX: usize = 1024;
+/// Queues of a topic that one connection remembers; they are searched one after the other.
+const CACHED_QUEUES_MAX: usize = 32;
 
 impl QueueCache {
     /// The queue, made if it is not there.
@@ -71,21 +76,33 @@ impl QueueCache {
     /// # Errors
     /// The store's, if it takes no more queues.
     pub fn get(&mut self, shared: &Shared, topic: &str, queue_id: u32) -> Result<QueueHandles, StoreError> {
-        if let Some(TopicHandles { counters, queues }) = self.topics.get(topic) {
-            if let Some(queue) = queues.get(&queue_id).filter(|queue| !queue.is_deleted()) {
-                return Ok(QueueHandles { queue: Arc::clone(queue), counters: Arc::clone(counters) });
-            }
+        if self.recent.as_ref().is_none_or(|(recent, _)| **recent != *topic) {
+            self.turn_to(shared, topic);
+        }
+        let Some((_, TopicHandles { counters, queues })) = &mut self.recent else { return Err(StoreError::Malformed) };
+        let counters = Arc::clone(counters);
+        if let Some(queue) = queues.iter().find(|queue| queue.id() == queue_id && !queue.is_deleted()) {
+            return Ok(QueueHandles { queue: Arc::clone(queue), counters });
         }
         let queue = shared.store.queue_or_create(topic, queue_id)?;
-        if self.topics.len() >= CACHED_TOPICS_MAX {
-            self.topics.clear();
+        queues.retain(|queue| !queue.is_deleted());
+        if queues.len() < CACHED_QUEUES_MAX {
+            queues.push(Arc::clone(&queue));
         }
-        let handles = self.topics.entry(Arc::clone(queue.topic())).or_insert_with(|| TopicHandles {
-            counters: shared.statistics.topic(topic),
-            queues: HashMap::new(),
-        });
-        handles.queues.insert(queue_id, Arc::clone(&queue));
-        Ok(QueueHandles { queue, counters: Arc::clone(&handles.counters) })
+        Ok(QueueHandles { queue, counters })
+    }
+
+    /// Makes `topic` the one used last.
+    fn turn_to(&mut self, shared: &Shared, topic: &str) {
+        if let Some((topic, handles)) = self.recent.take() {
+            if self.topics.len() >= CACHED_TOPICS_MAX {
+                self.topics.clear();
+            }
+            self.topics.insert(topic, handles);
+        }
+        self.recent = Some(self.topics.remove_entry(topic).unwrap_or_else(|| {
+            (topic.into(), TopicHandles { counters: shared.statistics.topic(topic), queues: Vec::new() })
+        }));
     }
 }
 

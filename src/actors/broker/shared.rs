@@ -22,7 +22,7 @@ use crate::broker::admin::statistics::Statistics;
 use crate::broker::clients::Clients;
 use crate::broker::delay::DelayScheduler;
 use crate::broker::directory::Directory;
-use crate::broker::flow::ByteBudget;
+use crate::broker::flow::{ByteBudget, SessionFlow};
 use crate::broker::groups::{GroupTable, GroupView};
 use crate::broker::locks::QueueLocks;
 use crate::broker::offsets::OffsetTable;
@@ -236,8 +236,10 @@ impl Shared {
     /// Stores the one record of `batch`. When this returns `Ok` it is as durable as the flush mode promises.
     ///
     /// # Errors
-    /// Says nothing about the record: it may or may not be stored.
+    /// [`BrokerError::Overload`] if too many bytes are in flight. Any other one says nothing about the record: it may or
+    /// may not be stored.
     pub async fn append_one(&self, batch: AppendBatch) -> Result<Stored, BrokerError> {
+        let _permit = SessionFlow::new(usize::MAX, self.flow.clone()).acquire(batch.bytes.len())?;
         let failed =
             |what: &str| BrokerError::StoreFailed { what: format!("{what}: the message may or may not be stored") };
         let appended = self.writer.append(batch, true).await.map_err(|_| failed("the log writer has stopped"))?;

@@ -15,6 +15,8 @@ pub struct Output {
     pub bytes: Vec<u8>,
     /// Answers on their way.
     pub(super) pending: FuturesUnordered<BoxFuture<'static, Option<Answer>>>,
+    /// Answers held until something happens that may never happen.
+    pub(super) held: FuturesUnordered<BoxFuture<'static, Option<Answer>>>,
 }
 
 impl Output {
@@ -23,9 +25,17 @@ impl Output {
         self.pending.push(answer);
     }
 
+    /// Adds an answer that waits for something that may never happen: a stopping broker does not wait for it.
+    pub fn hold(&mut self, answer: BoxFuture<'static, Option<Answer>>) {
+        self.held.push(answer);
+    }
+
     /// What a handler that ran outside of a session gave: its bytes, then the first answer still on its way.
     pub async fn into_answer(mut self) -> Option<Answer> {
-        let later = self.pending.next().await.flatten();
+        let later = match self.pending.next().await {
+            Some(answer) => answer,
+            None => self.held.next().await.flatten(),
+        };
         let bytes = self.bytes;
         Some(Box::new(move |out: &mut Vec<u8>| {
             out.extend_from_slice(&bytes);
@@ -37,6 +47,6 @@ impl Output {
 
     /// Number of requests whose answers are on their way.
     pub fn waiting(&self) -> usize {
-        self.pending.len()
+        self.pending.len() + self.held.len()
     }
 }

@@ -3,7 +3,7 @@
 //! A session costs nothing while it idles: bytes are read into a buffer that all sessions of the thread share, and what
 //! remains of an incomplete frame is all that a connection keeps.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -27,8 +27,14 @@ const WAITING_MAX: usize = 64 * 1024;
 /// Rounds of reading and writing before other tasks get their turn.
 const ROUNDS: usize = 16;
 
+/// The largest buffer for answers that is kept for the next session with something to say.
+const SPARE_BYTES_MAX: usize = 1024 * 1024;
+
 thread_local! {
     static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+    /// The buffer for answers of whichever session is at work: a busy one needs not grow its own again for every
+    /// burst, an idle one holds none.
+    static SPARE_OUTPUT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// Why a session ended.
@@ -72,6 +78,7 @@ impl<S: Service> Session<S> {
             output: Output::default(),
             written: 0,
             partial: Vec::new(),
+            backlog: false,
             calls: BTreeMap::new(),
             next_opaque: 1,
             serialization: Serialization::Json,
@@ -91,6 +98,8 @@ struct Running<S: Service> {
     written: usize,
     /// The beginning of a frame whose rest has not come yet.
     partial: Vec<u8>,
+    /// `partial` may hold complete frames.
+    backlog: bool,
     /// Requests to the peer that wait for their answers, by number.
     calls: BTreeMap<i32, oneshot::Sender<Command>>,
     next_opaque: i32,
@@ -101,6 +110,20 @@ struct Running<S: Service> {
 
 impl<S: Service> Running<S> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        if self.output.bytes.capacity() == 0 {
+            self.output.bytes = SPARE_OUTPUT.take();
+        }
+        let end = self.rounds(cx);
+        if self.output.bytes.is_empty() {
+            let buffer = std::mem::take(&mut self.output.bytes);
+            if buffer.capacity() <= SPARE_BYTES_MAX {
+                SPARE_OUTPUT.set(buffer);
+            }
+        }
+        end
+    }
+
+    fn rounds(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         for _ in 0..ROUNDS {
             let mut progress = self.take_outbound(cx);
             progress |= self.take_answers(cx);
@@ -110,11 +133,12 @@ impl<S: Service> Running<S> {
             }
             let unwritten = self.output.bytes.len() - self.written;
             if self.closing || self.session.handle.close_requested() {
-                if unwritten == 0 {
+                if unwritten == 0 && self.output.pending.is_empty() {
                     return Poll::Ready(End::Requested);
                 }
             } else if unwritten < UNWRITTEN_BYTES_MAX && self.output.waiting() < WAITING_MAX {
-                match self.read(cx) {
+                let read = if self.backlog { self.read_on() } else { self.read(cx) };
+                match read {
                     Ok(read) => progress |= read,
                     Err(end) => return Poll::Ready(end),
                 }
@@ -158,13 +182,14 @@ impl<S: Service> Running<S> {
     /// Takes answers that have become ready.
     fn take_answers(&mut self, cx: &mut Context<'_>) -> bool {
         let mut progress = false;
-        while let Poll::Ready(Some(answer)) = self.output.pending.poll_next_unpin(cx) {
-            progress = true;
-            if let Some(answer) = answer {
-                answer(&mut self.output.bytes);
-            }
-            if self.output.bytes.len() - self.written >= UNWRITTEN_BYTES_MAX {
-                break;
+        let Running { output: Output { bytes, pending, held }, written, .. } = self;
+        for answers in [pending, held] {
+            while bytes.len() - *written < UNWRITTEN_BYTES_MAX {
+                let Poll::Ready(Some(answer)) = answers.poll_next_unpin(cx) else { break };
+                progress = true;
+                if let Some(answer) = answer {
+                    answer(bytes);
+                }
             }
         }
         progress
@@ -185,12 +210,7 @@ impl<S: Service> Running<S> {
         }
         if progress {
             self.written = 0;
-            // A buffer that grew for a burst of pulls is not kept by an idle connection.
-            if self.output.bytes.capacity() > READ_BYTES {
-                self.output.bytes = Vec::new();
-            } else {
-                self.output.bytes.clear();
-            }
+            self.output.bytes.clear();
         }
         Ok(progress)
     }
@@ -220,10 +240,24 @@ impl<S: Service> Running<S> {
         })
     }
 
-    /// Hands over every complete frame; returns the number of bytes they took.
+    /// Goes on with requests that have been read, now that some of their predecessors' answers are written.
+    fn read_on(&mut self) -> Result<bool, End> {
+        let mut partial = std::mem::take(&mut self.partial);
+        let used = self.requests(&partial)?;
+        partial.drain(..used);
+        self.partial = partial;
+        self.session.service.submit(&mut self.state, &mut self.output);
+        Ok(true)
+    }
+
+    /// Hands over complete frames until their answers fill the buffer; returns the number of bytes they took.
     fn requests(&mut self, bytes: &[u8]) -> Result<usize, End> {
         let mut used = 0;
         loop {
+            self.backlog = self.output.bytes.len() - self.written >= UNWRITTEN_BYTES_MAX;
+            if self.backlog {
+                return Ok(used);
+            }
             match frame::next(&bytes[used..]) {
                 Ok(Some(frame)) => {
                     used += frame.len;

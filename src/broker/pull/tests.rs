@@ -191,9 +191,9 @@ fn dsk_5_beyond_the_end_is_the_end_and_is_reported() {
     let queue = QueueKey::new("t", 0);
     let moved = Report::OffsetMoved { group: "g".into(), queue: queue.clone(), from: 103, to: 100 };
     assert_eq!(moved.to_string(), "group g asked for offset 103 of t queue 0: moved to 100");
-    assert_eq!(report_moved(&read, &answer, "g", &queue), Some(Effect::Report(moved)));
+    assert_eq!(report_moved(&read, &answer, "g", || queue.clone()), Some(Effect::Report(moved)));
     let reset = Read { status: ReadStatus::OffsetReset, ..read };
-    assert_eq!(report_moved(&reset, &answer, "g", &queue), None);
+    assert_eq!(report_moved(&reset, &answer, "g", || queue.clone()), None);
     let expired = Read { min: 100, max: 100, from: 150, ..read };
     assert!(matches!(verdict(&expired, false, false), Verdict::Answer(Answer { next: 100, .. })));
 }

@@ -127,13 +127,14 @@ pub struct BatchPlan<'a> {
 
 impl BatchPlan<'_> {
     /// One item: what its queue entry holds and the changes to its property text. It gets the header's properties that
-    /// it does not have itself. It keeps its own UNIQ_KEY, whatever the header says; `unique_key` is for one without.
+    /// it does not have itself. It keeps its own UNIQ_KEY, whatever the header says; `unique_key` makes one for an
+    /// item without.
     /// A delay level in an item has no effect, as in RocketMQ.
     pub fn item<'e>(
         &'e self,
         rules: &'e SendRules,
         item_properties: &str,
-        unique_key: &'e str,
+        unique_key: impl FnOnce() -> &'e str,
     ) -> (EntryCode, Edits<'e>) {
         let found = Found::scan(item_properties);
         let mut edits = Edits::stamps(rules);
@@ -142,7 +143,7 @@ impl BatchPlan<'_> {
             edits.push(Edit::SetIfAbsent(name, value));
         }
         if found.unique_key.is_none() {
-            edits.push(Edit::Set(properties::UNIQ_KEY, unique_key));
+            edits.push(Edit::Set(properties::UNIQ_KEY, unique_key()));
         }
         if found.has_pop {
             edits.push(Edit::Remove(properties::POP_CHECK_POINT));

@@ -221,7 +221,7 @@ fn items_of_a_batch_keep_their_own_key() {
     assert_eq!((plan.unique_key, plan.wait_store, plan.queue_id), (Some("BATCH"), false, 1));
     let item = text("UNIQ_KEY=OWN WAIT=true TAGS=TagA");
     let rules = rules();
-    let (code, edits) = plan.item(&rules, &item, "MADE");
+    let (code, edits) = plan.item(&rules, &item, || "MADE");
     assert_eq!(code, EntryCode::Tag(2_598_919));
     let stored = pairs(&edited(&item, &edits));
     assert_eq!(
@@ -236,7 +236,7 @@ fn items_of_a_batch_keep_their_own_key() {
             "WAIT=true"
         ]
     );
-    let (_, edits) = plan.item(&rules, "", "MADE");
+    let (_, edits) = plan.item(&rules, "", || "MADE");
     assert_eq!(find(&edited("", &edits), "UNIQ_KEY"), Some("MADE"));
 }
 
@@ -252,6 +252,6 @@ fn batches_are_refused_where_rocketmq_refuses_them() {
     let most: String = (0..16).map(|n| text(&format!("N{n}=v"))).collect();
     let rules = rules();
     let plan = rules.plan_batch(&request("t", &most), &topic(6, 4, 4), 0).unwrap();
-    let (_, edits) = plan.item(&rules, &text("POP_CK=x"), "MADE");
+    let (_, edits) = plan.item(&rules, &text("POP_CK=x"), || "MADE");
     assert_eq!(pairs(&edited("", &edits)).len(), 20);
 }

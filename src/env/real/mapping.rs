@@ -8,6 +8,9 @@ use crate::env::{BoxFuture, Mapping};
 
 /// Pages are 4 KiB on every machine we run on; a larger page only makes the walk touch each one more than once.
 const PAGE: usize = 4096;
+/// Bytes made present with one system call. It holds the process's memory map meanwhile, and whoever allocates or
+/// frees a large block waits for that: with 16 MiB at once, sends stood still for tens of milliseconds.
+const PIECE: usize = 256 * 1024;
 
 /// A shared, writable mapping of the first bytes of a file.
 pub(super) struct SharedMapping {
@@ -68,16 +71,25 @@ impl Mapping for SharedMapping {
     }
 }
 
-/// Makes the pages present and writable, by one system call where the kernel has it (5.14), else by touching them.
+/// Makes the pages present and writable, by system calls where the kernel has one for it (5.14), else by touching them.
 fn populate(raw: &MmapRaw, at: usize, len: usize) {
     const MADV_POPULATE_WRITE: libc::c_int = 23;
-    let first = at / PAGE * PAGE;
     let end = at + len;
-    // SAFETY: the range is mapped (checked by the caller) for as long as `raw` lives, and this advice changes no byte.
-    let done = unsafe { libc::madvise(raw.as_mut_ptr().add(first).cast(), end - first, MADV_POPULATE_WRITE) };
-    if done == 0 {
-        return;
+    let mut first = at / PAGE * PAGE;
+    while first < end {
+        let piece = PIECE.min(end - first);
+        // SAFETY: the range is mapped (checked by the caller) for as long as `raw` lives, and this advice changes no
+        // byte.
+        let done = unsafe { libc::madvise(raw.as_mut_ptr().add(first).cast(), piece, MADV_POPULATE_WRITE) };
+        if done != 0 {
+            return touch(raw, first, end);
+        }
+        first += piece;
     }
+}
+
+/// Touches each page of a range.
+fn touch(raw: &MmapRaw, first: usize, end: usize) {
     for page in (first..end).step_by(PAGE) {
         // SAFETY: the byte is mapped and writable. Adding zero atomically changes nothing, whatever the log writer
         // stores into the same page at this moment.

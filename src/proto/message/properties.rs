@@ -97,7 +97,35 @@ pub const CRC32: &str = "__CRC32#";
 
 /// The pairs of a text in order, repeated names included.
 pub fn iterate(text: &str) -> impl DoubleEndedIterator<Item = (&str, &str)> {
-    text.split(VALUE_END).filter_map(pair)
+    Segments { rest: Some(text) }.filter_map(pair)
+}
+
+/// The pieces between [`VALUE_END`]s. They are short, and there are many in each message: looking at one byte after the
+/// other takes half the time of a search made for long texts.
+struct Segments<'a> {
+    rest: Option<&'a str>,
+}
+
+impl<'a> Iterator for Segments<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let rest = self.rest?;
+        let end = rest.bytes().position(|byte| byte == VALUE_END as u8);
+        let (segment, behind) = end.map_or((rest, None), |end| (&rest[..end], Some(&rest[end + 1..])));
+        self.rest = behind;
+        Some(segment)
+    }
+}
+
+impl DoubleEndedIterator for Segments<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let rest = self.rest?;
+        let start = rest.bytes().rposition(|byte| byte == VALUE_END as u8);
+        let (segment, before) = start.map_or((rest, None), |start| (&rest[start + 1..], Some(&rest[..start])));
+        self.rest = before;
+        Some(segment)
+    }
 }
 
 /// The value of `name`; of repeated ones the last. Allocates nothing.
@@ -214,7 +242,9 @@ pub fn edited(text: &str, edits: &[Edit<'_>]) -> String {
 }
 
 fn pair(segment: &str) -> Option<(&str, &str)> {
-    segment.split_once(NAME_END).filter(|(name, value)| !name.is_empty() && !value.is_empty())
+    let end = segment.bytes().position(|byte| byte == NAME_END as u8)?;
+    let (name, value) = (&segment[..end], &segment[end + 1..]);
+    (!name.is_empty() && !value.is_empty()).then_some((name, value))
 }
 
 #[cfg(test)]
@@ -235,6 +265,17 @@ mod tests {
     fn segments_without_name_or_value_do_not_exist() {
         let text = "\u{2}A\u{2}B\u{1}\u{2}\u{1}v\u{2}C\u{1}1\u{2}";
         assert_eq!(iterate(text).collect::<Vec<_>>(), [("C", "1")]);
+    }
+
+    #[test]
+    fn pairs_are_the_same_from_both_ends() {
+        for text in ["", "\u{2}", TEXT, "A\u{1}1", "\u{2}\u{2}A\u{1}1\u{2}B", "标\u{1}签\u{2}é\u{1}\u{1}"] {
+            let expected: Vec<_> = text.split(VALUE_END).collect();
+            assert_eq!(Segments { rest: Some(text) }.collect::<Vec<_>>(), expected);
+            let mut backwards: Vec<_> = Segments { rest: Some(text) }.rev().collect();
+            backwards.reverse();
+            assert_eq!(backwards, expected);
+        }
     }
 
     #[test]

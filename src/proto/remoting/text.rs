@@ -40,6 +40,20 @@ impl<'a> Text<'a> {
         out
     }
 
+    /// The text, borrowed from the header or, if it holds escapes, from `buffer`, whose content it replaces. For paths
+    /// that may not allocate.
+    pub fn str_in<'b>(self, buffer: &'b mut String) -> &'b str
+    where
+        'a: 'b,
+    {
+        if self.escapes == 0 {
+            return self.raw;
+        }
+        buffer.clear();
+        self.for_each_piece(|piece| buffer.push_str(piece));
+        buffer
+    }
+
     /// Appends the text to `out`, without a copy in between.
     pub fn append_to(self, out: &mut Vec<u8>) {
         self.for_each_piece(|piece| out.extend_from_slice(piece.as_bytes()));
@@ -128,6 +142,7 @@ mod tests {
     fn check(raw: &str, escapes: usize, expected: &str) {
         let text = Text::json(raw, escapes);
         assert_eq!(text.str(), expected);
+        assert_eq!(text.str_in(&mut "before".to_owned()), expected);
         let mut out = Vec::new();
         text.append_to(&mut out);
         assert_eq!(out, expected.as_bytes());

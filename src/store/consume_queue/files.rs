@@ -202,6 +202,21 @@ impl QueueFiles {
         Ok(entries.iter().filter(|entry| !entry.is_dir).filter_map(|entry| paths::file_base(&entry.name)).collect())
     }
 
+    /// Looks whether the files are of the configured size, going by their names and the first one's length. A last
+    /// file may be shorter: a crash came before it had its length.
+    pub(crate) fn check_sizes(&self, queue: &ConsumeQueue, bases: &[u64]) -> io::Result<()> {
+        let Some(first) = bases.first() else { return Ok(()) };
+        let path = self.directory(queue).join(paths::file_name(*first));
+        let len = self.disk.metadata(&path)?.len;
+        let size = self.file_size;
+        let fits = len == size || (len < size && bases.len() == 1);
+        match bases.iter().find(|base| !base.is_multiple_of(size)) {
+            None if fits => Ok(()),
+            None => Err(foreign(&path, format!("has {len} bytes"), size)),
+            Some(base) => Err(foreign(&path.with_file_name(paths::file_name(*base)), "begins elsewhere".into(), size)),
+        }
+    }
+
     /// Brings a file of another length to that of all, as a crash may have left it.
     pub(crate) fn complete(&self, queue: &ConsumeQueue, base: u64) -> io::Result<()> {
         self.open(queue, base, true).map(|_| ())
@@ -246,6 +261,12 @@ impl QueueFiles {
     fn unsynced(&self) -> MutexGuard<'_, Unsynced> {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The error for a queue of another file size.
+fn foreign(path: &Path, what: String, size: u64) -> io::Error {
+    let path = path.display();
+    io::Error::other(format!("{path} {what}, but the configured file size is {size} (mappedFileSizeConsumeQueue)"))
 }
 
 impl OpenFiles {

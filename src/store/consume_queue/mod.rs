@@ -15,6 +15,7 @@
 
 mod entry;
 mod files;
+pub(crate) mod search;
 mod tail;
 mod waiters;
 

@@ -15,6 +15,8 @@ use crate::store::derive;
 /// Where the log ends.
 pub(super) struct LogEnd {
     pub at: u64,
+    /// Whether something other than zeros follows.
+    pub dirty: bool,
     /// Records read on the way.
     pub records: u64,
     /// Where the last one begins and when it was stored; `None` if none was read.
@@ -28,7 +30,7 @@ pub(super) fn read(
     replays: &mut Replays,
     repairs: &mut Vec<Repair>,
 ) -> io::Result<LogEnd> {
-    let mut end = LogEnd { at: plan.read_from, records: 0, last: None };
+    let mut end = LogEnd { at: plan.read_from, dirty: false, records: 0, last: None };
     let trusting = recovery.env.canary(Canary::TrustFileLength);
     let verify_from = if trusting { u64::MAX } else { plan.verify_from };
     loop {
@@ -55,6 +57,7 @@ pub(super) fn read(
                 None => {
                     end.at = at;
                     if !matches!(bad, Bad::Unwritten) {
+                        end.dirty = true;
                         repairs.push(Repair::TailCut { at: PhysicalOffset(at), what: bad.to_string() });
                     }
                     return Ok(end);

@@ -88,7 +88,7 @@ impl Recovery<'_> {
         assert!(log_min <= end.at && end.at <= log_limit, "the log ends within its files");
         let incomplete = table.is_some() && replays.iter_mut().any(|replay| replay.lacks_entries());
         if !incomplete {
-            self.end_log(&end, &plan, table.is_some(), &mut repairs).await?;
+            self.end_log(&end, &plan, table.as_ref(), &mut repairs).await?;
             for replay in replays.into_iter() {
                 repairs.extend(replay.finish(&self.files, log_min.min(end.at), end.at).map_err(io())?);
             }
@@ -221,14 +221,15 @@ impl Recovery<'_> {
         &mut self,
         end: &LogEnd,
         plan: &Plan,
-        table: bool,
+        table: Option<&QueueTable>,
         repairs: &mut Vec<Repair>,
     ) -> Result<(), OpenError> {
         segments::remove_behind(self.env, self.options, &mut self.segments, end.at, repairs).await?;
         let last = self.segments.last().filter(|last| end.at < last.end()).cloned();
         if let Some(last) = &last {
-            // After a clean exit with a table of ours, nothing but zeros is there.
-            if self.exit == Exit::Clean && table {
+            // After our own clean exit nothing but zeros is there.
+            let ours = table.is_some_and(|table| table.log_end == end.at);
+            if self.exit == Exit::Clean && ours && !end.dirty {
                 // On a full disk the store can be read, and every append tries again.
                 let _ = last.allocate().await;
             } else {

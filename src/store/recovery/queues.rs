@@ -1,11 +1,14 @@
 //! Consume queues during recovery: what is on disk, and what the log says has to be there.
 
+mod on_disk;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use super::report::{QueueName, Repair};
-use crate::store::consume_queue::{ConsumeQueue, EntryBlock, QueueEntry, QueueExtent, QueueFiles, CQ_UNIT_SIZE};
+use crate::proto::message::record::OVERHEAD_V1;
+use crate::store::consume_queue::{ConsumeQueue, QueueEntry, QueueExtent, QueueFiles, CQ_UNIT_SIZE};
 
 /// Entries are compared and written in pieces of this many.
 const PIECE: usize = 256;
@@ -24,6 +27,8 @@ pub(super) struct QueueReplay {
     known: bool,
     /// Records below this position have their entries.
     skip_below: u64,
+    /// A record with a number that the queue had before. The next one tells whether it is damaged.
+    held: Option<(u64, QueueEntry)>,
     /// Entries that wait to be compared and written, from number `piece_at` on.
     piece: Vec<u8>,
     piece_at: u64,
@@ -36,9 +41,8 @@ pub(super) struct QueueReplay {
 impl QueueReplay {
     /// A queue as it lies on disk. Nothing of it is trusted yet.
     pub(super) fn find(queue: Arc<ConsumeQueue>, files: &QueueFiles) -> io::Result<QueueReplay> {
-        let mut bases = files.bases(&queue)?;
-        // Without a neighbour before it a file says nothing about the numbers in between.
-        bases.retain(|base| base % files.file_size() == 0);
+        let bases = files.bases(&queue)?;
+        files.check_sizes(&queue, &bases)?;
         Ok(QueueReplay {
             queue,
             bases,
@@ -46,6 +50,7 @@ impl QueueReplay {
             was: 0,
             known: false,
             skip_below: 0,
+            held: None,
             piece: Vec::new(),
             piece_at: 0,
             replaced: 0,
@@ -108,17 +113,55 @@ impl QueueReplay {
             return Ok(());
         }
         self.touched = true;
-        if !self.known {
-            self.begin(files, number)?;
-        } else if number < self.extent.next {
-            self.write_piece(files)?;
-            let was = self.extent.next;
-            self.repairs.push(Repair::OffsetReused { queue: self.name(), was, is: number });
-            self.extent.min = self.extent.min.min(number);
-            self.extent.next = number;
-        } else if number > self.extent.next {
-            self.fill_gap(files, number, entry.physical.0)?;
+        if let Some((held, held_entry)) = self.held.take() {
+            if number == held + 1 {
+                self.start_again(files, held)?;
+                self.add(files, held, &held_entry)?;
+            } else {
+                self.leave_out(held, &held_entry);
+            }
         }
+        if !self.is_possible(number, entry) {
+            self.leave_out(number, entry);
+        } else if !self.known {
+            self.begin(files, number)?;
+            self.add(files, number, entry)?;
+        } else if number < self.extent.next {
+            self.held = Some((number, *entry));
+        } else {
+            if number > self.extent.next {
+                self.fill_gap(files, number, entry.physical.0)?;
+            }
+            self.add(files, number, entry)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the queue can have come to this number. Numbers are dense, and every message takes its bytes of the log:
+    /// a higher number is damage to the one field that no checksum covers, and following it would lose the queue.
+    fn is_possible(&self, number: u64, entry: &QueueEntry) -> bool {
+        let (next, from) = if self.known { (self.extent.next, self.extent.last_end) } else { (0, 0) };
+        number.saturating_sub(next) <= entry.physical.0.saturating_sub(from) / OVERHEAD_V1 as u64
+    }
+
+    /// A record whose number cannot be right.
+    fn leave_out(&mut self, found: u64, entry: &QueueEntry) {
+        let (queue, at, next) = (self.name(), entry.physical, self.extent.next);
+        self.repairs.push(Repair::ImpossibleOffset { queue, at, next, found });
+    }
+
+    /// The queue went back to a number it had before: its topic was deleted and made again, or a broker gave the number
+    /// out twice. The newer records count.
+    fn start_again(&mut self, files: &QueueFiles, number: u64) -> io::Result<()> {
+        self.write_piece(files)?;
+        self.repairs.push(Repair::OffsetReused { queue: self.name(), was: self.extent.next, is: number });
+        self.extent.min = self.extent.min.min(number);
+        self.extent.next = number;
+        Ok(())
+    }
+
+    /// Adds the entry that comes next.
+    fn add(&mut self, files: &QueueFiles, number: u64, entry: &QueueEntry) -> io::Result<()> {
         if self.piece.is_empty() {
             self.piece_at = number;
         }
@@ -134,6 +177,15 @@ impl QueueReplay {
     /// All records have been read; the log ends at `log_end` and begins at `log_min`. Puts the files in order and gives
     /// the queue its extent.
     pub(super) fn finish(mut self, files: &QueueFiles, log_min: u64, log_end: u64) -> io::Result<Vec<Repair>> {
+        match self.held.take() {
+            // No other record tells whether it is damaged: these two numbers are what a new start or a repeat gives.
+            Some((held, entry)) if held == 0 || held + 1 == self.extent.next => {
+                self.start_again(files, held)?;
+                self.add(files, held, &entry)?;
+            }
+            Some((held, entry)) => self.leave_out(held, &entry),
+            None => {}
+        }
         self.write_piece(files)?;
         if !self.known {
             // No record of it is left in the log; its entries keep the numbers going.
@@ -278,83 +330,6 @@ impl QueueReplay {
         }
         self.extent.last_end = last_end;
         Ok(())
-    }
-
-    /// The first entry whose record is still in the log; the end if there is none.
-    fn first_at_or_above(&self, files: &QueueFiles, log_min: u64) -> io::Result<u64> {
-        let (mut low, mut high) = (self.extent.min, self.extent.next);
-        let is_below = |entry: Option<QueueEntry>| entry.is_none_or(|e| e.is_filler() || e.physical.0 < log_min);
-        if low < high && !is_below(self.on_disk(files, low)?) {
-            return Ok(low);
-        }
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if is_below(self.on_disk(files, middle)?) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        Ok(low)
-    }
-
-    /// The newest entry below `end` that is no filler.
-    fn last_record(&self, files: &QueueFiles, first: u64, end: u64) -> io::Result<Option<QueueEntry>> {
-        for at in (first..end).rev() {
-            match self.on_disk(files, at)? {
-                Some(entry) if entry.is_filler() => {}
-                found => return Ok(found),
-            }
-        }
-        Ok(None)
-    }
-
-    /// Numbers of the first entry and of the one behind the last, going by files in a row. Only the newest file with
-    /// entries is looked into, or, to be sure of all, `each`.
-    fn valid_range(&mut self, files: &QueueFiles, each: bool) -> io::Result<Option<(u64, u64)>> {
-        for &base in &self.bases {
-            files.complete(&self.queue, base)?;
-        }
-        // The newest row of files counts: what lies before a missing file has expired with it.
-        let size = files.file_size();
-        let breaks = self.bases.windows(2).rposition(|pair| pair[1] != pair[0] + size);
-        let row = &self.bases[breaks.map_or(0, |at| at + 1)..];
-        let Some(&first) = row.first() else { return Ok(None) };
-        let mut range = None;
-        for &base in row.iter().rev() {
-            let written = self.written_in(files, base)?;
-            if written < size / UNIT || range.is_none() {
-                range = (written > 0).then_some((first / UNIT, base / UNIT + written));
-            }
-            if range.is_some() && !each {
-                break;
-            }
-        }
-        Ok(range)
-    }
-
-    /// Entries in a row from the start of a file on.
-    fn written_in(&self, files: &QueueFiles, base: u64) -> io::Result<u64> {
-        let mut block = EntryBlock::default();
-        let per_file = files.file_size() / UNIT;
-        let mut count = 0;
-        while count < per_file {
-            let end = base / UNIT + per_file;
-            files.read_block(&self.queue, base / UNIT + count, end, &mut block)?;
-            let written = block.iter().count();
-            count += written as u64;
-            if written == 0 || written < block.len() {
-                break;
-            }
-        }
-        Ok(count)
-    }
-
-    /// The entry with this number in the files.
-    pub(super) fn on_disk(&self, files: &QueueFiles, number: u64) -> io::Result<Option<QueueEntry>> {
-        let mut bytes = [0; CQ_UNIT_SIZE];
-        let read = files.read(&self.queue, number * UNIT, &mut bytes)?;
-        Ok(QueueEntry::decode(&bytes).filter(|_| read == CQ_UNIT_SIZE))
     }
 }
 

@@ -95,6 +95,17 @@ pub enum Repair {
         /// The first one that is there again.
         to: u64,
     },
+    /// A record claims a number that its queue cannot have reached; it is left out.
+    ImpossibleOffset {
+        /// The queue.
+        queue: QueueName,
+        /// Where the record begins.
+        at: PhysicalOffset,
+        /// The number that was expected.
+        next: u64,
+        /// The number found.
+        found: u64,
+    },
     /// The log holds two records with the same number in a queue, written by a broker that gave it out twice or for a
     /// topic deleted in between; the newer one counts.
     OffsetReused {
@@ -139,6 +150,9 @@ impl fmt::Display for Repair {
             Repair::EntriesReplaced { queue, count } => write!(f, "{queue} had {count} wrong entries"),
             Repair::EntriesMissing { queue, from, to } => {
                 write!(f, "{queue} lacks its messages {from} to {}", to.saturating_sub(1))
+            }
+            Repair::ImpossibleOffset { queue, at, next, found } => {
+                write!(f, "{queue} cannot have offset {found} at {} of the log, where {next} was expected", at.0)
             }
             Repair::OffsetReused { queue, was, is } => {
                 write!(f, "{queue} goes back from offset {was} to {is}: the log holds that number twice")

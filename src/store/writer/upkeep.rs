@@ -1,4 +1,4 @@
-//! What the writer does beside appending: the next segment, present pages, queue files, the checkpoint. The work that
+//! What the writer does beside appending: the next segment, queue files, the checkpoint. The work that
 //! may wait for the device is handed out as futures, so that it runs beside the writer.
 
 use std::collections::VecDeque;
@@ -15,7 +15,6 @@ use crate::store::checkpoint::{Checkpoint, CheckpointFile};
 use crate::store::config_file::ConfigFile;
 use crate::store::consume_queue::ConsumeQueue;
 use crate::store::error::{Refusal, StoreError};
-use crate::store::options::FlushMode;
 use crate::store::queue_table::QueueTable;
 use crate::store::segment::Segment;
 
@@ -47,9 +46,6 @@ pub(super) struct Upkeep {
     preparing: Option<Preparation>,
     /// Segments asked for so far; tells one preparation from the next.
     preparations: u64,
-    /// Pages below this position of the log were asked for.
-    prefaulted: u64,
-    prefaulting: bool,
     /// Queues by the time their entries were written, with their length then.
     cooling: VecDeque<(Millis, Arc<ConsumeQueue>, u64)>,
     checkpoint: CheckpointState,
@@ -85,7 +81,6 @@ struct Gathering {
 pub struct JobDone(Done);
 
 enum Done {
-    Prefault,
     Segment(u64, Prepared),
     Checkpoint { files: StateFiles, saved: Checkpoint, queues: Option<Gathering>, result: io::Result<()> },
 }
@@ -96,8 +91,6 @@ impl Upkeep {
             next: None,
             preparing: None,
             preparations: 0,
-            prefaulted: 0,
-            prefaulting: false,
             cooling: VecDeque::new(),
             checkpoint: CheckpointState {
                 current: checkpoint,
@@ -146,22 +139,20 @@ impl LogWriter {
         self.write_queues(now);
         self.cool_queues(now);
         let mut jobs = Vec::new();
-        jobs.extend(self.prefault());
         jobs.extend(self.prepare_ahead());
         jobs.extend(self.save_state(now));
         jobs
     }
 
-    /// Whether the pages or the segment ahead run short, so that [`LogWriter::maintain`] should not wait for its time.
+    /// Whether the segment ahead is missing, so that [`LogWriter::maintain`] should not wait for its time.
     /// Cheap: to be asked after every batch.
     pub fn wants_upkeep(&self) -> bool {
-        self.wants_pages() || self.wants_segment()
+        self.wants_segment()
     }
 
     /// Takes note of an ended job.
     pub fn finish_job(&mut self, done: JobDone) {
         match done.0 {
-            Done::Prefault => self.upkeep.prefaulting = false,
             Done::Segment(number, prepared) => self.take_prepared(number, prepared),
             Done::Checkpoint { files, saved, queues, result } => {
                 let state = &mut self.upkeep.checkpoint;
@@ -204,22 +195,6 @@ impl LogWriter {
         used && self.upkeep.next.is_none() && self.upkeep.preparing.is_none()
     }
 
-    /// Less than half of the window before the writer is present. Under SYNC_FLUSH pages are not written through.
-    fn wants_pages(&self) -> bool {
-        let options = &self.store.options;
-        options.flush == FlushMode::Async
-            && !self.upkeep.prefaulting
-            && self.upkeep.prefaulted < self.position + options.prefault_window / 2
-            && self.segment_to_prefault().is_some()
-    }
-
-    /// The segment, written or made ahead, whose pages come next.
-    fn segment_to_prefault(&self) -> Option<&Arc<Segment>> {
-        let from = self.upkeep.prefaulted.max(self.position);
-        let holds = |segment: &&Arc<Segment>| segment.base() <= from && from < segment.end() && segment.is_allocated();
-        self.active.as_ref().filter(holds).or_else(|| self.upkeep.next.as_ref().filter(holds))
-    }
-
     fn prepare_ahead(&mut self) -> Option<BoxFuture<'static, JobDone>> {
         self.wants_segment().then(|| {
             let Preparation { number, segment } = self.prepare();
@@ -258,18 +233,6 @@ impl LogWriter {
         let directory = self.store.options.commit_log_dir.display();
         let reason = format!("cannot make the next segment in {directory}: {error}").into();
         StoreError::Refused { refusal: Refusal::NoSegment, reason }
-    }
-
-    fn prefault(&mut self) -> Option<BoxFuture<'static, JobDone>> {
-        if !self.wants_pages() {
-            return None;
-        }
-        let segment = self.segment_to_prefault()?;
-        let from = self.upkeep.prefaulted.max(self.position);
-        let to = segment.end().min(self.position.saturating_add(self.store.options.prefault_window));
-        let pages = segment.mapping().ok()?.prefault((from - segment.base()) as usize, (to - from) as usize);
-        (self.upkeep.prefaulting, self.upkeep.prefaulted) = (true, to);
-        Some(pages.map(|()| JobDone(Done::Prefault)).boxed())
     }
 
     /// Writes the entries of dirty queues to their files.

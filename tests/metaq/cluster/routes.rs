@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use metaq::actors::nameserver::NameServerHandle;
 use metaq::config::nameserver::NameServerSettings;
 use metaq::env::real;
-use metaq::proto::body::{from_slice, TopicRouteData};
+use metaq::proto::body::{
+    from_slice, ConsumerOffsetSerializeWrapper, SubscriptionGroupWrapper, TopicConfigSerializeWrapper, TopicRouteData,
+};
 use metaq::proto::remoting::{request, Command, Language};
 use tempfile::TempDir;
 
@@ -40,4 +42,32 @@ async fn clients_find_the_broker_by_its_routes() {
     assert_eq!(bodies(&client.wait_messages("cg", "Orders", 0).await), ["a"]);
     drop(broker.restarted().await);
     nameserver.stop().await;
+}
+
+/// What slaves and tools copy: all topics, groups and offsets.
+#[tokio::test]
+async fn whole_tables_are_handed_over() {
+    let broker = Broker::start("messageDelayLevel=1s\n").await;
+    let client = broker.client().await;
+    client.join("c1", "cg", "Orders", Language::Java).await;
+    client.send("Orders", "a", &[]).await;
+    client.send("Orders", "b", &[("DELAY", "1")]).await;
+    client.wait_messages("cg", "Orders", 1).await;
+    let mut commit = Command::request(request::UPDATE_CONSUMER_OFFSET);
+    for (name, value) in [("consumerGroup", "cg"), ("topic", "Orders"), ("queueId", "0"), ("commitOffset", "2")] {
+        commit.ext.push((name.into(), value.into()));
+    }
+    client.get(commit).await;
+
+    let topics = client.get(Command::request(request::GET_ALL_TOPIC_CONFIG)).await;
+    let topics: TopicConfigSerializeWrapper = from_slice(&topics.body).unwrap();
+    assert_eq!(topics.topic_config_table["Orders"].write_queue_nums, 1);
+    assert!(topics.topic_config_table.contains_key("%RETRY%cg"));
+    let groups = client.get(Command::request(request::GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).await;
+    let groups: SubscriptionGroupWrapper = from_slice(&groups.body).unwrap();
+    assert_eq!(groups.subscription_group_table["cg"].retry_max_times, 16);
+    let offsets = client.get(Command::request(request::GET_ALL_CONSUMER_OFFSET)).await;
+    let offsets: ConsumerOffsetSerializeWrapper = from_slice(&offsets.body).unwrap();
+    assert_eq!(offsets.offset_table["Orders@cg"][&0], 2);
+    client.wait_delivered(1, 1).await;
 }

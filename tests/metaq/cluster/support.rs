@@ -10,7 +10,7 @@ use metaq::actors::broker::BrokerHandle;
 use metaq::actors::net::{connect, ConnectionHandle, Output, Service};
 use metaq::config::broker::BrokerConfig;
 use metaq::env::{real, Env, Millis};
-use metaq::proto::body::{to_vec, ConsumerData, HeartbeatData, ProducerData};
+use metaq::proto::body::{from_slice, to_vec, ConsumerData, DelayOffsetSerializeWrapper, HeartbeatData, ProducerData};
 use metaq::proto::filter::SubscriptionData;
 use metaq::proto::message::{parse, properties, BodyCrc, Parsed};
 use metaq::proto::remoting::requests::{
@@ -167,6 +167,16 @@ impl Client {
         let answer = self.pull(group, topic, offset, LIMIT).await;
         assert_eq!(answer.code, response::SUCCESS, "{topic} at {offset}: {:?}", answer.remark);
         messages(&answer.body)
+    }
+
+    /// Waits until so many messages of a delay level are delivered, as slaves are told.
+    pub async fn wait_delivered(&self, level: i32, messages: i64) {
+        until(&self.env, async || {
+            let answer = self.get(Command::request(request::GET_ALL_DELAY_OFFSET)).await;
+            let progress: DelayOffsetSerializeWrapper = from_slice(&answer.body).unwrap();
+            (progress.offset_table.get(&level) == Some(&messages)).then_some(())
+        })
+        .await
     }
 
     /// Hands a message back; `delay_level` and `max` as in the request.

@@ -299,3 +299,38 @@ async fn a_deleted_topic_does_not_come_back() {
     let running = world.open().await;
     assert_eq!(running.firsts("T", 0), bodies(50..53), "the newer records count");
 }
+
+/// Another file size than the store was written with would scatter the queues.
+#[tokio::test]
+async fn another_queue_file_size_is_refused() {
+    let mut world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..30).await;
+    running.close().await;
+    for size in [80, 320] {
+        world.options.queue_file_size = size;
+        let refused = world.try_open().await.err().expect("it is not opened").to_string();
+        assert!(refused.contains("mappedFileSizeConsumeQueue"), "{refused}");
+    }
+    world.options.queue_file_size = super::support::QUEUE_FILE;
+    assert_eq!(world.open().await.firsts("T", 0), bodies(0..30));
+}
+
+/// The number in the queue is covered by no checksum.
+#[tokio::test]
+async fn a_damaged_queue_offset_costs_one_message() {
+    for number in [1 << 48, 2, 0] {
+        let world = World::new(FlushMode::Async);
+        let mut running = world.open().await;
+        send(&mut running, 0, 0..10).await;
+        let damaged = running.send("T", 0, &[10; 50]).await.unwrap();
+        send(&mut running, 0, 11..20).await;
+        kill(running);
+        let at = damaged.physical.0 + 20;
+        overwrite(&world, "commitlog/00000000000000000000", at, &u64::to_be_bytes(number));
+        let running = world.open().await;
+        assert!(running.report.repairs.iter().any(|repair| matches!(repair, Repair::ImpossibleOffset { .. })));
+        assert_eq!(running.firsts("T", 0), [bodies(0..10), bodies(11..20)].concat());
+        assert_eq!(running.range("T", 0), (0, 20));
+    }
+}

@@ -7,7 +7,7 @@ use crate::actors::broker::shared::Shared;
 use crate::broker::clients::UNIT_SUBSCRIPTION;
 use crate::broker::send_back::{plan, precheck, RetryQueues, SendBackRequest};
 use crate::broker::{BrokerError, Effect};
-use crate::proto::message::{encode_record, ids, names, parse, BodyCrc, NewRecord, Parsed};
+use crate::proto::message::{encode_record, ids, names, parse, properties, BodyCrc, NewRecord, Parsed};
 use crate::proto::remoting::requests::ConsumerSendMsgBack;
 use crate::proto::remoting::Response;
 use crate::proto::PhysicalOffset;
@@ -74,6 +74,9 @@ fn copy(
     let mut batch = AppendBatch::default();
     encode_record(&mut batch.bytes, &copy).map_err(|_| rules.illegal())?;
     batch.push(0, queue, tags_code(plan.entry_code));
+    let (text, topic) = (record.properties(), record.topic());
+    let origin = properties::find(&text, properties::RETRY_TOPIC).unwrap_or(&topic);
+    shared.statistics.group(origin, request.group).send_backs.add(1);
     Ok(Some(batch))
 }
 

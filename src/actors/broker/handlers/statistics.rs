@@ -1,6 +1,7 @@
 //! Looking into a broker: what it has, how far its groups are, who is connected.
 
 use super::{Call, Refused};
+use crate::actors::broker::delay;
 use crate::actors::broker::shared::Shared;
 use crate::broker::admin::progress::{progress, Progress, Wanted};
 use crate::broker::admin::queues::{asked_subscription, entries, EntryQuery};
@@ -32,7 +33,7 @@ pub fn runtime(call: &Call) -> Result<Response, Refused> {
         started: shared.started,
         wall: shared.wall(),
         space: (space(&options.commit_log_dir), space(shared.store.root())),
-        delays: &[],
+        delays: &delay::progress(shared),
         parked_pulls: shared.parked_pulls.load(Ordering::Relaxed),
     };
     Ok(runtime_info(&facts, &shared.store, &shared.statistics)?)
