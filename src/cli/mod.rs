@@ -161,10 +161,10 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
             return Some("stop that broker, or choose another folder with --data DIR");
         }
         match cause.downcast_ref::<io::Error>()?.kind() {
-            io::ErrorKind::AddrInUse => {
-                Some("stop what listens there, or choose another address; `--help` shows how")
+            io::ErrorKind::AddrInUse => Some("stop what listens there, or choose another address; `--help` shows how"),
+            io::ErrorKind::ConnectionRefused => {
+                Some("is a NameServer running there? `metaq up` starts one with a broker")
             }
-            io::ErrorKind::ConnectionRefused => Some("is a NameServer running there? `metaq up` starts one with a broker"),
             _ => None,
         }
     })

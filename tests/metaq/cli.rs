@@ -109,8 +109,7 @@ fn a_port_that_is_taken_is_named() {
 #[tokio::test]
 async fn a_nameserver_and_a_broker_are_processes_of_their_own() {
     let directory = TempDir::new().unwrap();
-    let mut nameserver =
-        Process::start(&["nameserver", "--listen", ANY, "--data", text(&directory.path().join("ns"))]);
+    let mut nameserver = Process::start(&["nameserver", "--listen", ANY, "--data", text(&directory.path().join("ns"))]);
     let address = nameserver.line("nameserver ");
     assert!(nameserver.line("ready").contains(&format!("metaq broker -n {}", address.trim())));
     let args = ["broker", "-n", address.trim(), "--listen", ANY, "--data", text(directory.path())];

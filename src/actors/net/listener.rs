@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::concurrency::JoinHandle;
@@ -161,14 +161,7 @@ impl<S: Service> Actor for ListenerActor<S> {
         let Arguments { env, listener, service, options } = arguments;
         let accepting = ractor::concurrency::spawn(accept(env.clone(), listener, myself.clone()));
         myself.send_interval(SWEEP_EVERY.min(options.idle_max / 4), || ListenerMessage::Sweep);
-        Ok(State {
-            env,
-            service,
-            options,
-            accepting: Some(accepting),
-            sessions: BTreeMap::new(),
-            draining: Vec::new(),
-        })
+        Ok(State { env, service, options, accepting: Some(accepting), sessions: BTreeMap::new(), draining: Vec::new() })
     }
 
     async fn handle(

@@ -84,8 +84,7 @@ async fn cfg_4_a_nameserver_keeps_text_in_any_script() {
 async fn nsr_7_a_topic_is_made_again_when_its_only_broker_leaves() {
     let (env, directory) = (real::env(), TempDir::new().unwrap());
     let nameserver = nameserver(directory.path()).await;
-    let start =
-        async |name| Broker::start(&format!("namesrvAddr={}\nbrokerName={name}\n", nameserver.address())).await;
+    let start = async |name| Broker::start(&format!("namesrvAddr={}\nbrokerName={name}\n", nameserver.address())).await;
     let (leaves, stays) = (start("leaves").await, start("stays").await);
     let asker = Client::connect(&env, nameserver.address()).await;
     // Until exactly these brokers have the topic.

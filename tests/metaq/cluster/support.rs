@@ -237,23 +237,23 @@ pub fn send_command(topic: &str, body: &str, pairs: &[(&str, &str)]) -> Command 
 
 /// A pull of queue 0 from `offset` on that waits for messages up to `hold`.
 pub fn pull_command(group: &str, topic: &str, offset: i64, hold: Duration) -> Command {
-        let header = PullHeader {
-            consumer_group: group.into(),
-            topic: topic.into(),
-            queue_id: 0,
-            queue_offset: offset,
-            max_msg_nums: 32,
-            sys_flag: 2 + 4,
-            commit_offset: 0,
-            suspend_timeout_millis: hold.as_millis() as i64,
-            subscription: Some("*".into()),
-            sub_version: 0,
-            expression_type: None,
-            max_msg_bytes: None,
-            request_source: None,
-            proxy_forward_client_id: None,
-        };
-        Command::request(request::PULL_MESSAGE).with_ext(&header)
+    let header = PullHeader {
+        consumer_group: group.into(),
+        topic: topic.into(),
+        queue_id: 0,
+        queue_offset: offset,
+        max_msg_nums: 32,
+        sys_flag: 2 + 4,
+        commit_offset: 0,
+        suspend_timeout_millis: hold.as_millis() as i64,
+        subscription: Some("*".into()),
+        sub_version: 0,
+        expression_type: None,
+        max_msg_bytes: None,
+        request_source: None,
+        proxy_forward_client_id: None,
+    };
+    Command::request(request::PULL_MESSAGE).with_ext(&header)
 }
 
 /// The messages in the body of an answer.
