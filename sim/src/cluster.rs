@@ -3,6 +3,8 @@
 use std::future::pending;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use metaq::actors::broker::BrokerHandle;
@@ -44,6 +46,8 @@ pub struct Cluster {
     pub brokers: Vec<NodeId>,
     /// The settings all brokers share.
     pub config: BrokerConfig,
+    /// Which brokers serve.
+    serving: Vec<Arc<AtomicBool>>,
 }
 
 impl Cluster {
@@ -59,7 +63,8 @@ impl Cluster {
         let brokers: Vec<NodeId> = (0..brokers).map(|index| machine(&format!("broker-{index}"))).collect();
         let config = small_files(world, flush);
         let admin = world.add_node("admin");
-        let cluster = Cluster { world: world.clone(), admin, nameservers, brokers, config };
+        let serving = brokers.iter().map(|_| Arc::default()).collect();
+        let cluster = Cluster { world: world.clone(), admin, nameservers, brokers, config, serving };
         for index in 0..cluster.nameservers.len() {
             cluster.start_nameserver(index);
         }
@@ -103,10 +108,13 @@ impl Cluster {
         config.namesrv_addr = self.nameserver_addresses().join(";");
         config.store_path_root_dir = "/data/store".to_owned();
         let env = world.env(node);
+        let serving = self.serving[index].clone();
+        serving.store(false, Ordering::Relaxed);
         world.clone().spawn(node, async move {
             match BrokerHandle::start(&env, config, address).await {
                 Ok(running) => {
                     world.note(node, "broker serves", &[], "");
+                    serving.store(true, Ordering::Relaxed);
                     let reason = running.failed().await;
                     world.violated(Violation::new("a broker keeps running", reason));
                 }
@@ -143,6 +151,14 @@ impl Cluster {
             }
         }
         self.world.violated(Violation::new("a broker starts", "it does not answer"));
+    }
+
+    /// Waits until a broker that was started serves.
+    pub async fn until_serving(&self, index: usize) {
+        let deadline = self.world.now() + START_LIMIT;
+        while !self.serving[index].load(Ordering::Relaxed) && self.world.now() < deadline {
+            self.world.sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Every queue of the topic.

@@ -77,6 +77,9 @@ fn a_cluster_keeps_its_promises() {
         ("broker_kill", 40),
         ("heartbeat_time_out", 20),
         ("nameservers_disagree", 20),
+        ("slow_disk", 40),
+        ("failed_sync", 60),
+        ("full_disk", 30),
     ] {
         assert_passed(&runs(scenario, seeds));
     }

@@ -8,6 +8,9 @@ use std::sync::{Arc, OnceLock};
 use super::paths;
 use crate::env::{Canary, Env, File, Mapping, OpenMode};
 
+/// Bytes that [`Segment::rewrite`] takes at once.
+const REWRITE_CHUNK: u64 = 1 << 20;
+
 /// A segment: `size` bytes of the log from byte `base` on, in a file of that length.
 pub(crate) struct Segment {
     base: u64,
@@ -93,6 +96,20 @@ impl Segment {
             self.file.set_len(self.size)?;
         }
         self.file.sync().await
+    }
+
+    /// Writes what is there once more, between two positions in the log: the next sync brings it to the device whatever
+    /// became of earlier ones.
+    pub(crate) fn rewrite(&self, from: u64, to: u64) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        let mut at = from;
+        while at < to {
+            bytes.resize((to - at).min(REWRITE_CHUNK) as usize, 0);
+            self.read_file(at, &mut bytes)?;
+            self.file.write_at(at - self.base, &bytes)?;
+            at += bytes.len() as u64;
+        }
+        Ok(())
     }
 
     /// Reads from the file. Fewer bytes than asked for are an error.

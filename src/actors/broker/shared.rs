@@ -183,9 +183,13 @@ impl Shared {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes other settings.
-    pub fn set_settings(&self, settings: Settings) {
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    /// Takes other settings. The role stays as it was at the start, and so do the delay levels: each has a queue and its
+    /// progress, and a message sent to a level that nobody delivers would wait for ever.
+    pub fn set_settings(&self, mut settings: Settings) {
+        let mut current = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        settings.send.levels = current.send.levels.clone();
+        (settings.send.slave, settings.pull.slave) = (current.send.slave, current.pull.slave);
+        *current = Arc::new(settings);
     }
 
     /// Topics.

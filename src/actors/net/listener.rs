@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::concurrency::JoinHandle;
@@ -160,15 +160,8 @@ impl<S: Service> Actor for ListenerActor<S> {
     ) -> Result<Self::State, ActorProcessingErr> {
         let Arguments { env, listener, service, options } = arguments;
         let accepting = ractor::concurrency::spawn(accept(env.clone(), listener, myself.clone()));
-        myself.send_interval(SWEEP_EVERY, || ListenerMessage::Sweep);
-        Ok(State {
-            env,
-            service,
-            options,
-            accepting: Some(accepting),
-            sessions: BTreeMap::new(),
-            draining: Vec::new(),
-        })
+        myself.send_interval(SWEEP_EVERY.min(options.idle_max / 4), || ListenerMessage::Sweep);
+        Ok(State { env, service, options, accepting: Some(accepting), sessions: BTreeMap::new(), draining: Vec::new() })
     }
 
     async fn handle(

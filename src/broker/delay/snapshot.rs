@@ -28,6 +28,11 @@ impl DelayScheduler {
         Wrapper { data_version: Some(self.version), offset_table }
     }
 
+    /// Whether the progress changed since [`DelayScheduler::take_dirty`].
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
     /// Whether the progress changed since it was last asked; the one who asks writes the file.
     pub fn take_dirty(&mut self) -> bool {
         std::mem::take(&mut self.dirty)

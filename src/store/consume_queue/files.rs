@@ -202,8 +202,8 @@ impl QueueFiles {
         Ok(entries.iter().filter(|entry| !entry.is_dir).filter_map(|entry| paths::file_base(&entry.name)).collect())
     }
 
-    /// Looks whether the files are of the configured size, going by their names and the first one's length. A file may
-    /// be shorter: a crash came before it had its length, or while what is behind the queue's end was cleared.
+    /// Looks whether the files are of the configured size, going by their names and the first one's length. That may be
+    /// shorter: names and lengths survive a power cut each on its own.
     pub(crate) fn check_sizes(&self, queue: &ConsumeQueue, bases: &[u64]) -> io::Result<()> {
         let Some(first) = bases.first() else { return Ok(()) };
         let path = self.directory(queue).join(paths::file_name(*first));

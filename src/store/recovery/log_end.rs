@@ -21,6 +21,8 @@ pub(super) struct LogEnd {
     pub records: u64,
     /// Where the last one begins and when it was stored; `None` if none was read.
     pub last: Option<(u64, Millis)>,
+    /// From here on no sync is known to have covered the log; `None` if one covered all of it.
+    pub unsynced_from: Option<u64>,
 }
 
 /// Walks over the log as `plan` says.
@@ -30,13 +32,17 @@ pub(super) fn read(
     replays: &mut Replays,
     repairs: &mut Vec<Repair>,
 ) -> io::Result<LogEnd> {
-    let mut end = LogEnd { at: plan.read_from, dirty: false, records: 0, last: None };
+    let mut end = LogEnd { at: plan.read_from, dirty: false, records: 0, last: None, unsynced_from: None };
     let trusting = recovery.env.canary(Canary::TrustFileLength);
     let verify_from = if trusting { u64::MAX } else { plan.verify_from };
     loop {
         let stop = Scanner::new(&recovery.segments).walk(end.at, verify_from, |at, record| {
             end.records += 1;
             end.last = Some((at, record.store_timestamp()));
+            // One of the same millisecond may have come after the sync.
+            if end.unsynced_from.is_none() && record.store_timestamp() >= recovery.checkpoint.physic_msg_timestamp {
+                end.unsynced_from = Some(at);
+            }
             give(recovery, replays, at, record)
         })?;
         match stop {

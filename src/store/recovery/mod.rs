@@ -241,7 +241,13 @@ impl Recovery<'_> {
             }
         }
         if self.exit == Exit::Unclean {
-            // What a killed process wrote may be in the page cache only, and consumers are about to see it.
+            // What a killed process wrote may be in the page cache only, and consumers are about to see it. After a failed
+            // sync the kernel even takes such pages for clean, so that only writing them again makes a sync bring them.
+            let from = end.unsynced_from.unwrap_or(end.at);
+            for segment in self.segments.iter().filter(|segment| segment.end() > from) {
+                let rewritten = segment.rewrite(from.max(segment.base()), end.at.min(segment.end()));
+                rewritten.map_err(OpenError::io("write again the end of", segment.path()))?;
+            }
             for segment in self.segments.iter().filter(|segment| segment.end() > plan.verify_from) {
                 segment.file().sync().await.map_err(OpenError::io("sync", segment.path()))?;
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::join;
 use metaq::actors::broker::saved::Saved;
 use metaq::proto::body::DelayOffsetSerializeWrapper;
+use metaq::proto::remoting::{request, Command};
 
 use super::support::{bodies, Broker};
 
@@ -77,4 +78,15 @@ async fn dly_11_a_restart_keeps_what_is_delayed() {
     assert!(came[0].stored.since(sent) + 50 >= 2_000, "it came early");
     let end = client.pull("cg", "Orders", 2, Duration::ZERO).await;
     assert_eq!(end.code, 19, "nothing was repeated");
+}
+
+/// Levels that are added while the broker runs count from its next start on: nobody would deliver what waits there.
+#[tokio::test]
+async fn levels_added_by_request_keep_no_message_waiting() {
+    let broker = Broker::start("messageDelayLevel=1s\n").await;
+    let client = broker.client().await;
+    client.get(Command::request(request::UPDATE_BROKER_CONFIG).with_body("messageDelayLevel=1s 1h")).await;
+    client.send("Orders", "a", &[("DELAY", "2")]).await;
+    assert_eq!(bodies(&client.wait_messages("cg", "Orders", 0).await), ["a"]);
+    client.wait_delivered(1, 1).await;
 }

@@ -49,7 +49,7 @@ impl World {
         (options.segment_size, options.queue_file_size, options.flush) = (SEGMENT, QUEUE_FILE, flush);
         (options.index_slots, options.index_entries) = (16, 64);
         let clock = Arc::new(TestClock(AtomicI64::new(START)));
-        let disk = Arc::new(TestDisk { inner: disk, faults: Arc::default() });
+        let disk = Arc::new(TestDisk::new(disk));
         World { directory, clock, disk, options }
     }
 
@@ -254,6 +254,12 @@ pub struct Faults {
     pub queues_full: AtomicBool,
 }
 
+impl TestDisk {
+    pub fn new(inner: Arc<dyn Disk>) -> TestDisk {
+        TestDisk { inner, faults: Arc::default() }
+    }
+}
+
 fn failing(fault: &AtomicBool, error: io::ErrorKind) -> io::Result<()> {
     if fault.load(Ordering::Relaxed) {
         return Err(error.into());
@@ -290,14 +296,17 @@ impl Disk for TestDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        failing(&self.faults.writes_fail, io::ErrorKind::ReadOnlyFilesystem)?;
         self.inner.rename(from, to)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
+        failing(&self.faults.writes_fail, io::ErrorKind::ReadOnlyFilesystem)?;
         self.inner.remove_file(path)
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        failing(&self.faults.writes_fail, io::ErrorKind::ReadOnlyFilesystem)?;
         self.inner.remove_dir_all(path)
     }
 

@@ -182,10 +182,10 @@ pub async fn consumer_status(call: &Call) -> Result<Response, Refused> {
     let mut status = GetConsumerStatusBody::default();
     for (member, answer) in members.iter().zip(join_all(asked).await) {
         match answer {
-            Ok(answer) if answer.code == response::SUCCESS => {
-                let told: GetConsumerStatusBody = from_slice(&answer.body)?;
-                status.consumer_table.insert(member.client.to_string(), told.message_queue_table);
-            }
+            Ok(answer) if answer.code == response::SUCCESS => match from_slice::<GetConsumerStatusBody>(&answer.body) {
+                Ok(told) => drop(status.consumer_table.insert(member.client.to_string(), told.message_queue_table)),
+                Err(error) => tracing::warn!(client = &*member.client, %error, "a member's offsets cannot be read"),
+            },
             Ok(answer) => tracing::warn!(client = &*member.client, answer.code, "a member does not tell its offsets"),
             Err(error) => tracing::warn!(client = &*member.client, %error, "a member does not tell its offsets"),
         }

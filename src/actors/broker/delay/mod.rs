@@ -3,7 +3,9 @@
 //! It sleeps until the next message is due. A level whose queue holds nothing to wait for has a waiter parked there, like
 //! a consumer's pull, so an idle broker does not wake for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod delivery;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,22 +13,18 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
 use super::saved::Saved;
-use super::service::{QueueCache, QueueHandles};
+use super::service::QueueCache;
 use super::shared::Shared;
-use crate::actors::log_writer::Durability;
 use crate::broker::admin::runtime::DelayProgress;
-use crate::broker::admin::statistics::TopicCounters;
-use crate::broker::delay::{due_message, saved_progress, DelayEntry, DelayScheduler, Due, Now, QueueRange, BATCH_MAX};
+use crate::broker::delay::{saved_progress, DelayEntry, DelayScheduler, Due, Now, QueueRange, BATCH_MAX};
 use crate::broker::Effect;
 use crate::config::broker::BrokerConfig;
 use crate::env::Millis;
 use crate::proto::body::DelayOffsetSerializeWrapper;
-use crate::proto::message::{encode_record, parse, system, BodyCrc, DelayLevels, NewRecord, Parsed};
+use crate::proto::message::{system, DelayLevels};
 use crate::proto::PhysicalOffset;
-use crate::store::{AppendBatch, ConsumeQueue, Store, StoreError, TagsCode};
+use crate::store::{ConsumeQueue, Store, StoreError};
 
-/// Bytes of due messages that go to the log writer at a time; the one that passes them is the last.
-const APPEND_BYTES: usize = 4 << 20;
 /// Pause before progress is saved after all whose deliveries were not on disk yet.
 const SAVE_RETRY: Duration = Duration::from_millis(500);
 /// How long a stop waits for the last deliveries to be on disk, and how often it looks.
@@ -177,9 +175,13 @@ impl State {
         let due = self.due(myself);
         if !due.is_empty() {
             self.deliver(due).await;
-            self.arm_save(myself, Duration::from_millis(self.shared.settings().config.flush_delay_offset_interval));
+            self.arm_save(myself, self.save_every());
         }
         self.arm(myself);
+    }
+
+    fn save_every(&self) -> Duration {
+        Duration::from_millis(self.shared.settings().config.flush_delay_offset_interval.max(100))
     }
 
     fn now(&self) -> Now {
@@ -238,105 +240,6 @@ impl State {
         Ok(())
     }
 
-    /// Puts due messages into their real queues. Behind one that failed, the others of its level wait too: they keep
-    /// their order.
-    async fn deliver(&mut self, due: Vec<Due>) {
-        let mut held = BTreeSet::new();
-        let mut delivery = Delivery::default();
-        for due in due {
-            let prepared =
-                if held.contains(&due.level) { Err(Undelivered::Now) } else { self.prepare(&due, &mut delivery) };
-            match prepared {
-                Ok(()) => delivery.due.push(due),
-                Err(Undelivered::Now) => {
-                    held.insert(due.level);
-                    self.shared.delays().on_failed(due.level, due.entry.offset, self.now());
-                }
-                Err(Undelivered::Ever(why)) => {
-                    let mut effects = Vec::new();
-                    self.shared.delays().on_undeliverable(due.level, due.entry.offset, why, &mut effects);
-                    self.shared.carry_out(effects);
-                }
-            }
-            if delivery.batch.bytes.len() >= APPEND_BYTES {
-                self.append(std::mem::take(&mut delivery), &mut held).await;
-            }
-        }
-        if !delivery.due.is_empty() {
-            self.append(delivery, &mut held).await;
-        }
-    }
-
-    /// Encodes the record that a due message becomes.
-    fn prepare(&mut self, due: &Due, delivery: &mut Delivery) -> Result<(), Undelivered> {
-        let later = |error: StoreError| {
-            tracing::warn!(level = due.level, offset = due.entry.offset.0, %error, "a due message waits");
-            Undelivered::Now
-        };
-        let record = &mut delivery.record;
-        record.clear();
-        self.shared.store.record_at(due.entry.position, record).map_err(|error| match error {
-            StoreError::NoRecord { .. } => Undelivered::Ever("its record is gone"),
-            error => later(error),
-        })?;
-        let Ok(Parsed::Record(record)) = parse(record, BodyCrc::Verify) else {
-            return Err(Undelivered::Ever("its record is damaged"));
-        };
-        let message =
-            due_message(&record, due.level, due.entry.offset).map_err(|error| Undelivered::Ever(error.why()))?;
-        let QueueHandles { queue, counters } =
-            self.queues.get(&self.shared, &message.topic, message.queue_id as u32).map_err(later)?;
-        let properties = record.properties();
-        let copy = NewRecord {
-            queue_id: message.queue_id,
-            store_host: self.shared.advertised,
-            ..NewRecord::copy_of(&record, &message.topic, &properties)
-        };
-        let start = delivery.batch.bytes.len();
-        encode_record(&mut delivery.batch.bytes, &copy)
-            .map_err(|_| Undelivered::Ever("its record cannot be copied"))?;
-        delivery.batch.push(start, queue, TagsCode::Fixed(message.tags_code));
-        delivery.counters.push(counters);
-        Ok(())
-    }
-
-    async fn append(&mut self, delivery: Delivery, held: &mut BTreeSet<i32>) {
-        let appended = self.shared.writer.append(delivery.batch, true).await.ok();
-        let now = self.now();
-        let mut delays = self.shared.delays();
-        let mut failures: BTreeMap<String, usize> = BTreeMap::new();
-        let mut effects = Vec::new();
-        for (at, (due, counters)) in delivery.due.iter().zip(&delivery.counters).enumerate() {
-            let durability = appended.as_ref().map_or(Durability::SyncFailed, |appended| appended.durability);
-            let failure = match appended.as_ref().and_then(|appended| appended.results.get(at)) {
-                // A slow sync is no reason to put the message a second time.
-                Some(Ok(stored)) if durability != Durability::SyncFailed => {
-                    self.delivered_to = self.delivered_to.max(stored.end);
-                    self.shared.statistics.broker.puts.add(1);
-                    counters.puts.add(1);
-                    counters.put_bytes.add(stored.end.0 - stored.physical.0);
-                    delays.on_delivered(due.level, due.entry.offset);
-                    continue;
-                }
-                Some(Err(StoreError::TooLarge { .. })) => {
-                    let why = "its record is too large for this store";
-                    delays.on_undeliverable(due.level, due.entry.offset, why, &mut effects);
-                    continue;
-                }
-                Some(Err(error)) => error.to_string(),
-                _ => "the log could not be synced".to_owned(),
-            };
-            *failures.entry(failure).or_default() += 1;
-            held.insert(due.level);
-            delays.on_failed(due.level, due.entry.offset, now);
-        }
-        drop(delays);
-        self.shared.carry_out(effects);
-        for (error, messages) in failures {
-            tracing::warn!(messages, error, "due messages were not delivered; trying again");
-        }
-    }
-
     /// Arranges the next wake, unless an earlier one is arranged already.
     fn arm(&mut self, myself: &ActorRef<DelayMessage>) {
         let delays = self.shared.delays();
@@ -361,6 +264,8 @@ impl State {
         }
         if self.unsaved.is_some() {
             self.arm_save(myself, SAVE_RETRY);
+        } else if self.shared.delays().is_dirty() {
+            self.arm_save(myself, self.save_every());
         }
     }
 
@@ -390,24 +295,4 @@ impl State {
         self.try_save().await?;
         self.try_save().await
     }
-}
-
-/// Due messages on their way to the log writer.
-#[derive(Default)]
-struct Delivery {
-    batch: AppendBatch,
-    /// One for each record of the batch.
-    due: Vec<Due>,
-    /// Those of each record's topic.
-    counters: Vec<Arc<TopicCounters>>,
-    /// The record being copied.
-    record: Vec<u8>,
-}
-
-/// Why a due message is not part of a delivery.
-enum Undelivered {
-    /// It is tried again.
-    Now,
-    /// It can never be delivered.
-    Ever(&'static str),
 }
