@@ -10,10 +10,12 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::oneshot;
 
+use super::broker::housekeeper::DispatchSignal;
 use crate::env::{BuggifySite, Canary, Env, Millis};
 use crate::proto::PhysicalOffset;
-use super::broker::housekeeper::DispatchSignal;
-use crate::store::{AppendBatch, AppendItem, AppendResult, FlushMode, GroupId, JobDone, LogWriter, Progress, StoreError, SyncDone};
+use crate::store::{
+    AppendBatch, AppendItem, AppendResult, FlushMode, GroupId, JobDone, LogWriter, Progress, StoreError, SyncDone,
+};
 
 /// How long upkeep goes on after the last append: queue files are synced, and the checkpoint with them, within a minute.
 const UPKEEP_AFTER_APPEND: Duration = Duration::from_secs(70);
@@ -265,7 +267,12 @@ impl State {
             if self.gathered.front().is_none_or(|next| !fits(first.batch.bytes.len(), next)) {
                 let mut batch = first.batch;
                 let results = append(writer, &mut batch).await;
-                self.appended(myself, Appended { batch, results, durability: Durability::AsPromised }, first.wait, first.reply);
+                self.appended(
+                    myself,
+                    Appended { batch, results, durability: Durability::AsPromised },
+                    first.wait,
+                    first.reply,
+                );
                 continue;
             }
             let mut parts = vec![first];

@@ -6,10 +6,13 @@ mod serve;
 mod signals;
 mod store_check;
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+
+use crate::store::OpenError;
 
 /// Something was refused or not found.
 pub const EXIT_REFUSED: u8 = 1;
@@ -47,7 +50,6 @@ enum Command {
     Nameserver(NameserverArgs),
     /// Start a broker
     Broker(BrokerArgs),
-    /// Measure how fast a broker is
     Bench(bench::BenchArgs),
     /// Look into a store's files
     Store(store_check::StoreArgs),
@@ -127,7 +129,43 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::from(EXIT_REFUSED)
+            if let Some(hint) = hint(&error) {
+                eprintln!("hint: {hint}");
+            }
+            ExitCode::from(exit_code(&error))
         }
     }
+}
+
+/// The command line asks for what cannot be.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    let unreachable = |kind| matches!(kind, io::ErrorKind::ConnectionRefused | io::ErrorKind::TimedOut);
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+    if error.is::<UsageError>() {
+        EXIT_USAGE
+    } else if io.is_some_and(|error| unreachable(error.kind())) {
+        EXIT_UNREACHABLE
+    } else {
+        EXIT_REFUSED
+    }
+}
+
+/// What to try next, where that is known.
+fn hint(error: &anyhow::Error) -> Option<&'static str> {
+    error.chain().find_map(|cause| {
+        if let Some(OpenError::Locked { .. }) = cause.downcast_ref() {
+            return Some("stop that broker, or choose another folder with --data DIR");
+        }
+        match cause.downcast_ref::<io::Error>()?.kind() {
+            io::ErrorKind::AddrInUse => Some("stop what listens there, or choose another address; `--help` shows how"),
+            io::ErrorKind::ConnectionRefused => {
+                Some("is a NameServer running there? `metaq up` starts one with a broker")
+            }
+            _ => None,
+        }
+    })
 }

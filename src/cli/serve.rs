@@ -1,19 +1,22 @@
 //! `metaq up`, `nameserver` and `broker`: servers that run until they are asked to stop.
 
+use std::fmt::Display;
 use std::future::Future;
+use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{ensure, Context, Result};
 
-use super::{signals, BrokerArgs, NameserverArgs, UpArgs, EXIT_BUG};
+use super::{signals, BrokerArgs, NameserverArgs, UpArgs, UsageError, EXIT_BUG};
 use crate::actors::broker::BrokerHandle;
 use crate::actors::nameserver::NameServerHandle;
 use crate::config::broker::BrokerConfig;
 use crate::config::nameserver::NameServerSettings;
-use crate::env::{real, Env};
+use crate::config::properties::BYTES_MAX;
+use crate::env::{real, OpenMode};
 
 /// How long a stop may take before the process ends anyway; what is not flushed by then is recovered at the next start.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
@@ -46,9 +49,9 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
                 return Err(error).context("the broker did not start");
             }
         };
-        println!("nameserver  {}", nameserver.address());
+        say(&format!("nameserver  {}", nameserver.address()));
         print_broker(&broker, &args.data);
-        println!("ready       try: NAMESRV_ADDR={} metaq bench produce", reachable(nameserver.address()));
+        say(&format!("ready       try: NAMESRV_ADDR={} metaq bench produce", reachable(nameserver.address())));
         let code = serve_until_stopped(&broker).await?;
         broker.stop(STOP_LIMIT).await?;
         nameserver.stop().await;
@@ -60,14 +63,13 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
 pub fn nameserver(args: NameserverArgs) -> Result<ExitCode> {
     let mut settings = NameServerSettings::default();
     if let Some(path) = &args.config {
-        settings = settings.changed_by(&read_settings(path)?)?;
+        warn(Some(path), &settings.apply(&read_settings(path)?).with_context(|| path.display().to_string())?);
     }
     for pair in &args.set {
-        check_pair(pair)?;
-        settings = settings.changed_by(pair)?;
+        warn(None, &settings.apply(checked(pair)?).map_err(|error| UsageError(error.to_string()))?);
     }
     if args.print {
-        print!("{}", settings.to_properties());
+        say(settings.to_properties().trim_end());
         return Ok(ExitCode::SUCCESS);
     }
     let address = match &args.listen {
@@ -77,8 +79,8 @@ pub fn nameserver(args: NameserverArgs) -> Result<ExitCode> {
     run(async move {
         let env = real::env();
         let nameserver = NameServerHandle::start(&env, settings, address, &args.data).await?;
-        println!("nameserver  {}", nameserver.address());
-        println!("ready       try: metaq broker -n {}", reachable(nameserver.address()));
+        say(&format!("nameserver  {}", nameserver.address()));
+        say(&format!("ready       try: metaq broker -n {}", reachable(nameserver.address())));
         signals::stop_requested().await?;
         nameserver.stop().await;
         Ok(ExitCode::SUCCESS)
@@ -89,9 +91,7 @@ pub fn nameserver(args: NameserverArgs) -> Result<ExitCode> {
 pub fn broker(args: BrokerArgs) -> Result<ExitCode> {
     let mut config = BrokerConfig::default();
     if let Some(path) = &args.config {
-        for warning in config.apply(&read_settings(path)?)? {
-            eprintln!("warning: {}: {warning}", path.display());
-        }
+        warn(Some(path), &config.apply(&read_settings(path)?).with_context(|| path.display().to_string())?);
     }
     if let Some(data) = &args.data {
         config.store_path_root_dir = data.display().to_string();
@@ -101,7 +101,7 @@ pub fn broker(args: BrokerArgs) -> Result<ExitCode> {
     }
     apply_sets(&mut config, &args.set)?;
     if args.print {
-        print!("{}", config.to_properties());
+        say(config.to_properties().trim_end());
         return Ok(ExitCode::SUCCESS);
     }
     let address = match &args.listen {
@@ -120,8 +120,10 @@ pub fn broker(args: BrokerArgs) -> Result<ExitCode> {
         print_broker(&broker, Path::new(&data));
         if nameservers.is_empty() {
             eprintln!("warning: no NameServer is configured: clients will not find this broker; use -n HOST:PORT");
+            say("ready");
+        } else {
+            say(&format!("ready       try: NAMESRV_ADDR='{nameservers}' metaq bench produce"));
         }
-        println!("ready       try: NAMESRV_ADDR={nameservers} metaq bench produce");
         let code = serve_until_stopped(&broker).await?;
         broker.stop(STOP_LIMIT).await?;
         Ok(code)
@@ -144,13 +146,18 @@ async fn serve_until_stopped(broker: &BrokerHandle) -> Result<ExitCode> {
     }
 }
 
+/// Prints for whoever reads standard output; that nobody does, or not to the end, is no failure.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
 fn print_broker(broker: &BrokerHandle, data: &Path) {
     let old_clients = match broker.old_clients_address() {
         Some(address) => format!(" (old clients: {address})"),
         None => String::new(),
     };
-    println!("broker      {}{old_clients}, clients are told {}", broker.address(), broker.advertised());
-    println!("data        {}", data.display());
+    say(&format!("broker      {}{old_clients}, clients are told {}", broker.address(), broker.advertised()));
+    say(&format!("data        {}", data.display()));
 }
 
 fn run(serving: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
@@ -173,11 +180,11 @@ fn start_logging() {
 }
 
 fn resolve(address: &str) -> Result<SocketAddr> {
-    address
-        .to_socket_addrs()
-        .with_context(|| format!("`{address}` is no HOST:PORT"))?
-        .next()
-        .with_context(|| format!("`{address}` has no address"))
+    let mut addresses = address.to_socket_addrs().map_err(|error| match error.kind() {
+        std::io::ErrorKind::InvalidInput => UsageError(format!("`{address}` is no HOST:PORT")),
+        _ => UsageError(format!("`{address}` is no HOST:PORT that can be found: {error}")),
+    })?;
+    addresses.next().with_context(|| format!("`{address}` has no address"))
 }
 
 /// The address by which a process on this machine reaches a listener.
@@ -190,30 +197,35 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 fn read_settings(path: &Path) -> Result<String> {
-    let env: Env = real::env();
-    let file = env
-        .disk
-        .open(path, crate::env::OpenMode::Read)
-        .with_context(|| format!("settings file {} cannot be read", path.display()))?;
-    let mut bytes = vec![0; usize::try_from(file.len()?.min(1 << 20))?];
-    let read = file.read_at(0, &mut bytes)?;
+    let unreadable = || format!("settings file {} cannot be read", path.display());
+    let file = real::env().disk.open(path, OpenMode::Read).with_context(unreadable)?;
+    let len = file.len().with_context(unreadable)?;
+    let most = BYTES_MAX as u64;
+    ensure!(len <= most, "settings file {} has {len} bytes, at most {most} are possible", path.display());
+    let mut bytes = vec![0; len as usize];
+    let read = file.read_at(0, &mut bytes).with_context(unreadable)?;
     bytes.truncate(read);
-    Ok(String::from_utf8(bytes)?)
+    String::from_utf8(bytes).with_context(unreadable)
 }
 
 fn apply_sets(config: &mut BrokerConfig, sets: &[String]) -> Result<()> {
     for pair in sets {
-        check_pair(pair)?;
-        for warning in config.apply(pair)? {
-            eprintln!("warning: {warning}");
-        }
+        warn(None, &config.apply(checked(pair)?).map_err(|error| UsageError(error.to_string()))?);
     }
     Ok(())
 }
 
-fn check_pair(pair: &str) -> Result<()> {
-    if !pair.contains('=') {
-        bail!("`--set {pair}`: write it as KEY=VALUE");
+/// What of the settings was not taken, and from which file.
+fn warn(file: Option<&PathBuf>, warnings: &[impl Display]) {
+    let from = file.map_or_else(String::new, |file| format!("{}: ", file.display()));
+    for warning in warnings {
+        eprintln!("warning: {from}{warning}");
     }
-    Ok(())
+}
+
+fn checked(pair: &str) -> Result<&str, UsageError> {
+    match pair.split_once('=') {
+        Some((key, _)) if !key.trim().is_empty() => Ok(pair),
+        _ => Err(UsageError(format!("`--set {pair}` is no KEY=VALUE"))),
+    }
 }

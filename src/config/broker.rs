@@ -430,7 +430,10 @@ impl BrokerConfig {
     fn check(&self) -> Result<(), String> {
         let require = |holds: bool, reason: &str| if holds { Ok(()) } else { Err(reason.to_owned()) };
         DelayLevels::parse(&self.message_delay_level).map_err(|error| error.to_string())?;
-        require(self.listen_port > 2, "listenPort has to be 3 or more: old clients use the port two below")?;
+        require(
+            self.listen_port == 0 || self.listen_port > 2,
+            "listenPort has to be 3 or more, since old clients use the port two below, or 0 for any that is free",
+        )?;
         require((1..=16 << 20).contains(&self.max_message_size), "maxMessageSize has to be 1 to 16777216")?;
         require(self.mapped_file_size_commit_log >= 4096, "mappedFileSizeCommitLog has to be 4096 or more")?;
         let queue_file = self.mapped_file_size_consume_queue;

@@ -88,6 +88,20 @@ pub enum ChangeError {
 }
 
 impl NameServerSettings {
+    /// Takes every pair of a properties text at the start, when nothing is protected yet; unknown keys come back to be
+    /// warned of, a value that does not fit is an error.
+    pub fn apply(&mut self, text: &str) -> Result<Vec<SetError>, SetError> {
+        let mut unknown = Vec::new();
+        for (key, value) in properties::parse(text) {
+            match keys::with(self, &key, &value) {
+                Ok(changed) => *self = changed,
+                Err(error @ SetError::UnknownKey { .. }) => unknown.push(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(unknown)
+    }
+
     /// True if no request may change `key`.
     pub fn protects(&self, key: &str) -> bool {
         let listed = || self.config_black_list.split(';').any(|listed| listed.trim() == key);
@@ -135,6 +149,16 @@ mod tests {
         let keys = |line: &&str| !settings.protects(line.split('=').next().unwrap());
         let free: Vec<&str> = text.lines().filter(keys).collect();
         assert_eq!(settings.changed_by(&free.join("\n")), Ok(changed));
+    }
+
+    #[test]
+    fn a_file_sets_protected_keys_too_and_slips_are_told() {
+        let mut settings = NameServerSettings::default();
+        let unknown = settings.apply("kvConfigPath=/kv.json\nlistenport=1\nlistenPort=2\n").unwrap();
+        assert_eq!((settings.kv_config_path.as_path(), settings.listen_port), ("/kv.json".as_ref(), 2));
+        let unknown: Vec<String> = unknown.iter().map(SetError::to_string).collect();
+        assert_eq!(unknown, ["unknown setting `listenport`, did you mean `listenPort`?"]);
+        assert!(settings.apply("listenPort=x").is_err());
     }
 
     #[test]

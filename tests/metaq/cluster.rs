@@ -6,5 +6,5 @@ mod relays;
 mod resets;
 mod retries;
 mod routes;
-mod support;
+pub mod support;
 mod wire;

@@ -9,6 +9,10 @@ mod admin;
 mod any_bytes;
 mod bodies;
 #[cfg(feature = "tokio")]
+mod cases;
+#[cfg(feature = "tokio")]
+mod cli;
+#[cfg(feature = "tokio")]
 mod cluster;
 mod config_files;
 mod index;

@@ -110,12 +110,7 @@ impl Actor for Keeper {
 impl KeeperArguments {
     /// Answers who asked for effects. A change of topics is answered once the NameServers have it, so that whoever asks
     /// them next finds it; a NameServer that is slow or gone delays that by a second and no more.
-    fn answer(
-        &self,
-        done: Option<oneshot::Sender<Result<(), String>>>,
-        result: Result<(), String>,
-        registers: bool,
-    ) {
+    fn answer(&self, done: Option<oneshot::Sender<Result<(), String>>>, result: Result<(), String>, registers: bool) {
         let (told, heard) = oneshot::channel();
         let waits = registers && done.is_some();
         if registers {

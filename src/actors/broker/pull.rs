@@ -1,11 +1,11 @@
 //! Pulls: a session reads without asking the log writer; what finds nothing waits on its queue.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{Either, select};
+use futures::future::{select, Either};
 use tokio::sync::oneshot;
 
 use super::errors::{refusal, store_failure};
@@ -19,10 +19,10 @@ use crate::broker::pull::{self, PullRequest, Read, ReadStatus, Verdict};
 use crate::broker::topics::TopicView;
 use crate::broker::{BrokerError, QueueKey};
 use crate::env::{ConnectionId, Millis};
-use crate::proto::QueueOffset;
 use crate::proto::filter::TagFilter;
 use crate::proto::remoting::requests::PullHeader;
-use crate::proto::remoting::{ExtSink, Head, Response, ResponseFrame, request, response};
+use crate::proto::remoting::{request, response, ExtSink, Head, Response, ResponseFrame};
+use crate::proto::QueueOffset;
 use crate::store::{self, ConsumeQueue, EntryForFilter, ReadLimits, WaiterId};
 
 /// The longest a request is held, whatever it asks for, in ms.
@@ -250,9 +250,7 @@ impl Puller {
             match self.attempt(&mut records, true) {
                 Ok((_, Verdict::Wait { from })) => self.from = from,
                 Ok((read, Verdict::Answer(answer))) => {
-                    return Some(
-                        Box::new(move |out: &mut Vec<u8>| self.write(out, &read, &answer, &records)) as Answer
-                    );
+                    return Some(Box::new(move |out: &mut Vec<u8>| self.write(out, &read, &answer, &records)) as Answer);
                 }
                 Err(error) => return self.reply.answer(pull_refusal(&error)),
             }
@@ -348,8 +346,7 @@ impl Incoming<'_> {
         let settings = shared.settings();
         let request = self.request();
         let clients = shared.clients();
-        let filter =
-            pull::check(&settings.pull, &request, group.as_deref(), topic.as_deref(), &clients.consumers)?;
+        let filter = pull::check(&settings.pull, &request, group.as_deref(), topic.as_deref(), &clients.consumers)?;
         let (Some(group), Some(topic), Some(counters)) = (group, topic, counters) else {
             return Err(BrokerError::PullTopicNotExist { topic: request.topic.to_owned() });
         };

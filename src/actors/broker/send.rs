@@ -11,15 +11,15 @@ use super::service::{BrokerConnection, QueueCache, QueueHandles, ReplyTo};
 use super::shared::{Settings, Shared};
 use crate::actors::log_writer::{Appended, Durability};
 use crate::actors::net::{Answer, Output};
-use crate::broker::BrokerError;
 use crate::broker::admin::statistics::TopicCounters;
 use crate::broker::flow::{Permit, SessionFlow};
 use crate::broker::send::{EntryCode, RetryFacts, SendRequest};
 use crate::broker::topics::{FirstSend, TopicView};
+use crate::broker::BrokerError;
 use crate::env::Millis;
-use crate::proto::message::{NewRecord, batch, encode_record, ids, names, properties};
+use crate::proto::message::{batch, encode_record, ids, names, properties, NewRecord};
 use crate::proto::remoting::requests::SendHeader;
-use crate::proto::remoting::{Command, ExtSink, Head, RawFrame, Response, ResponseFrame, response};
+use crate::proto::remoting::{response, Command, ExtSink, Head, RawFrame, Response, ResponseFrame};
 use crate::store::{AppendBatch, AppendResult, FlushMode, TagsCode};
 
 /// The sends gathered from one read.
@@ -378,8 +378,7 @@ fn write_answers(
         }
         let durability = appended.map_or(Durability::SyncFailed, |appended| appended.durability);
         let unique_key = &unique_keys[answer.unique_key.clone()];
-        if let Err(error) = write_stored(out, shared, settings, answer, results, durability, unique_key)
-        {
+        if let Err(error) = write_stored(out, shared, settings, answer, results, durability, unique_key) {
             answer.reply.write(out, &send_refusal(&settings.send, &error));
         }
     }
@@ -473,7 +472,8 @@ async fn prepare(
     let ext = command.ext_fields().map_err(|error| malformed(error.to_string()))?;
     let header = SendHeader::decode(command.code, &ext).map_err(|error| malformed(error.to_string()))?;
     let properties = header.properties.str();
-    let incoming = Incoming { header, properties: &properties, body: &command.body, client_version: command.version, peer };
+    let incoming =
+        Incoming { header, properties: &properties, body: &command.body, client_version: command.version, peer };
     let permit = flow.acquire(incoming.body.len() + incoming.properties.len())?;
     let request = incoming.request();
 

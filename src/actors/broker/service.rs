@@ -14,7 +14,7 @@ use crate::broker::directory::Cache;
 use crate::broker::flow::SessionFlow;
 use crate::broker::groups::GroupView;
 use crate::broker::topics::TopicView;
-use crate::proto::remoting::{Command, Head, RawFrame, Response, Serialization, encode_response, request};
+use crate::proto::remoting::{encode_response, request, Command, Head, RawFrame, Response, Serialization};
 use crate::store::{ConsumeQueue, StoreError};
 
 /// Serves the connections of one broker.

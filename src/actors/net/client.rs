@@ -2,11 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{Either, select};
+use futures::future::{select, Either};
 
 use super::listener::next_connection_id;
 use super::session::Session;
@@ -57,7 +57,7 @@ pub async fn connect<S: Service>(
     let address = address.to_owned();
     ractor::concurrency::spawn(async move {
         let end = session.run().await;
-        tracing::debug!(address, ?end, "connection ended");
+        tracing::debug!(address, %end, "connection ended");
     });
     Ok(handle)
 }

@@ -1,11 +1,11 @@
 //! How the rest of the process reaches a connected peer.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{Either, select};
+use futures::future::{select, Either};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::env::{Clock, ConnectionId};

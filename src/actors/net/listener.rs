@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use ractor::concurrency::JoinHandle;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
@@ -83,8 +84,7 @@ impl ListenerHandle {
         service: Arc<S>,
         options: ListenerOptions,
     ) -> anyhow::Result<Self> {
-        let listener =
-            env.net.listen(address).await.map_err(|error| anyhow::anyhow!("cannot listen on {address}: {error}"))?;
+        let listener = env.net.listen(address).await.with_context(|| format!("cannot listen on {address}"))?;
         Self::serve(env, listener, service, options).await
     }
 
@@ -160,15 +160,8 @@ impl<S: Service> Actor for ListenerActor<S> {
     ) -> Result<Self::State, ActorProcessingErr> {
         let Arguments { env, listener, service, options } = arguments;
         let accepting = ractor::concurrency::spawn(accept(env.clone(), listener, myself.clone()));
-        myself.send_interval(SWEEP_EVERY, || ListenerMessage::Sweep);
-        Ok(State {
-            env,
-            service,
-            options,
-            accepting: Some(accepting),
-            sessions: BTreeMap::new(),
-            draining: Vec::new(),
-        })
+        myself.send_interval(SWEEP_EVERY.min(options.idle_max / 4), || ListenerMessage::Sweep);
+        Ok(State { env, service, options, accepting: Some(accepting), sessions: BTreeMap::new(), draining: Vec::new() })
     }
 
     async fn handle(

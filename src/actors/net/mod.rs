@@ -6,7 +6,7 @@ mod listener;
 mod output;
 mod session;
 
-pub use client::{NoRequests, connect};
+pub use client::{connect, NoRequests};
 pub use connection::{CallError, ConnectionHandle};
 pub use listener::{ListenerActor, ListenerHandle, ListenerMessage, ListenerOptions};
 pub use output::{Answer, Output};

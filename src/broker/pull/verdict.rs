@@ -117,20 +117,10 @@ pub fn verdict(read: &Read, may_wait: bool, woken: bool) -> Verdict {
 }
 
 /// The report of an answer that moves its group (DSK-5); a reset was asked for and needs none.
-pub fn report_moved(
-    read: &Read,
-    answer: &Answer,
-    group: &str,
-    queue: impl FnOnce() -> QueueKey,
-) -> Option<Effect> {
+pub fn report_moved(read: &Read, answer: &Answer, group: &str, queue: impl FnOnce() -> QueueKey) -> Option<Effect> {
     let corrected = answer.code == code::PULL_OFFSET_MOVED && read.status != ReadStatus::OffsetReset;
     corrected.then(|| {
-        Effect::Report(Report::OffsetMoved {
-            group: group.into(),
-            queue: queue(),
-            from: read.from,
-            to: answer.next,
-        })
+        Effect::Report(Report::OffsetMoved { group: group.into(), queue: queue(), from: read.from, to: answer.next })
     })
 }
 

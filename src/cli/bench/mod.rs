@@ -36,7 +36,7 @@ use self::target::Target;
 use self::work::{Bench, Extent, Pulls, Sends};
 use crate::env::real::{self, process};
 
-/// Arguments of `metaq bench`.
+/// Measure how fast a broker is
 ///
 /// A broker that runs already is found through its NameServer; `--start` starts one for the run, on free ports and with
 /// its data in a folder that is removed afterwards. Latencies at a `--rate` count from the time a request was due.

@@ -48,6 +48,9 @@ impl IndexService {
                 Some("it holds nothing".to_string())
             } else if synced_until.is_some_and(|synced| header.end_timestamp > synced) {
                 Some("it is newer than the checkpoint and may be half there".to_string())
+            } else if synced_until.is_some() && header.index_count < self.options.geometry.entries() {
+                // Its last record may be of the same millisecond as that of the last finished file.
+                Some("it was not finished and may be half there".to_string())
             } else {
                 let lost = first_unusable.as_deref().filter(|lost| *lost < name)?;
                 Some(format!("{lost} before it is lost"))

@@ -20,7 +20,7 @@ pub use report::{QueueName, RecoveryReport, Repair};
 
 use super::checkpoint::Checkpoint;
 use super::commit_log::Segments;
-use super::consume_queue::{QueueEntry, QueueFiles};
+use super::consume_queue::{ConsumeQueue, QueueEntry, QueueFiles};
 use super::error::OpenError;
 use super::index::{IndexGeometry, IndexOptions, IndexService};
 use super::options::StoreOptions;
@@ -54,6 +54,8 @@ struct Recovered {
     table: Option<QueueTable>,
     /// The table was used, and the log shows that queues lack entries from before it.
     incomplete: bool,
+    /// Queues with entries that found no place on a full disk.
+    unwritten: Vec<Arc<ConsumeQueue>>,
     repairs: Vec<Repair>,
 }
 
@@ -83,17 +85,19 @@ impl Recovery<'_> {
             checkpoint_segment: self.checkpoint_segment().map_err(io())?,
         };
         let plan = decide(&facts);
-        let mut repairs = Vec::new();
+        let (mut repairs, mut unwritten) = (Vec::new(), Vec::new());
         let end = log_end::read(self, &plan, &mut replays, &mut repairs).map_err(io())?;
         assert!(log_min <= end.at && end.at <= log_limit, "the log ends within its files");
         let incomplete = table.is_some() && replays.iter_mut().any(|replay| replay.lacks_entries());
         if !incomplete {
             self.end_log(&end, &plan, table.as_ref(), &mut repairs).await?;
             for replay in replays.into_iter() {
-                repairs.extend(replay.finish(&self.files, log_min.min(end.at), end.at).map_err(io())?);
+                let finished = replay.finish(&self.files, log_min.min(end.at), end.at).map_err(io())?;
+                repairs.extend(finished.repairs);
+                unwritten.extend(finished.unwritten);
             }
         }
-        Ok(Recovered { plan, end, table, incomplete, repairs })
+        Ok(Recovered { plan, end, table, incomplete, unwritten, repairs })
     }
 
     /// Takes up the index files that can be trusted, and says from where on records are to be indexed.

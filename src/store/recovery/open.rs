@@ -98,7 +98,7 @@ pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError>
         lock: Mutex::new(Some(lock)),
     });
     let state_files = StateFiles { checkpoint: checkpoint_file, queue_table };
-    let writer = LogWriter::new(Arc::clone(&store), state_files, checkpoint, last_record);
+    let writer = LogWriter::new(Arc::clone(&store), state_files, checkpoint, last_record, recovered.unwritten);
     let dispatcher = Dispatcher::new(Arc::clone(&store), dispatch_from);
     Ok(Opened { store, writer, dispatcher, report })
 }

@@ -14,6 +14,13 @@ use crate::store::consume_queue::{ConsumeQueue, QueueEntry, QueueExtent, QueueFi
 const PIECE: usize = 256;
 const UNIT: u64 = CQ_UNIT_SIZE as u64;
 
+/// A queue put in order.
+pub(super) struct Finished {
+    pub repairs: Vec<Repair>,
+    /// The queue, if it has entries that found no place on a full disk.
+    pub unwritten: Option<Arc<ConsumeQueue>>,
+}
+
 /// One queue while the log is read.
 pub(super) struct QueueReplay {
     pub queue: Arc<ConsumeQueue>,
@@ -25,6 +32,8 @@ pub(super) struct QueueReplay {
     was: u64,
     /// Whether `extent.next` is known: from the table, from entries on disk or from a record.
     known: bool,
+    /// The number that the table says comes next: it is not given out twice, whatever is lost.
+    floor: u64,
     /// Records below this position have their entries.
     skip_below: u64,
     /// A record with a number that the queue had before. The next one tells whether it is damaged.
@@ -33,6 +42,8 @@ pub(super) struct QueueReplay {
     piece: Vec<u8>,
     piece_at: u64,
     replaced: u64,
+    /// The disk is full: what is still to be written waits in memory.
+    disk_full: bool,
     /// Whether files may hold something behind the end.
     touched: bool,
     repairs: Vec<Repair>,
@@ -49,11 +60,13 @@ impl QueueReplay {
             extent: QueueExtent::default(),
             was: 0,
             known: false,
+            floor: 0,
             skip_below: 0,
             held: None,
             piece: Vec::new(),
             piece_at: 0,
             replaced: 0,
+            disk_full: false,
             touched: false,
             repairs: Vec::new(),
         })
@@ -62,7 +75,7 @@ impl QueueReplay {
     /// Trusts what the queue table says, that all records below `log_end` have their entries, if the files are there to back it. `false` if the queue is shorter.
     pub(super) fn trust_table(&mut self, files: &QueueFiles, extent: QueueExtent, log_end: u64) -> io::Result<bool> {
         self.extent = extent;
-        (self.was, self.known) = (extent.next, true);
+        (self.was, self.known, self.floor) = (extent.next, true, extent.next);
         self.skip_below = log_end;
         let Some(newest) = extent.next.checked_sub(1) else { return Ok(true) };
         let wanted = files.base(extent.min.min(newest) * UNIT)..=files.base(newest * UNIT);
@@ -154,6 +167,8 @@ impl QueueReplay {
     /// out twice. The newer records count.
     fn start_again(&mut self, files: &QueueFiles, number: u64) -> io::Result<()> {
         self.write_piece(files)?;
+        // What a full disk left waiting goes back as well.
+        self.piece.truncate(number.saturating_sub(self.piece_at) as usize * CQ_UNIT_SIZE);
         self.repairs.push(Repair::OffsetReused { queue: self.name(), was: self.extent.next, is: number });
         self.extent.min = self.extent.min.min(number);
         self.extent.next = number;
@@ -168,7 +183,7 @@ impl QueueReplay {
         self.piece.extend_from_slice(&entry.encode());
         self.extent.next = number + 1;
         self.extent.last_end = entry.end().0;
-        if self.piece.len() >= PIECE * CQ_UNIT_SIZE {
+        if self.piece.len() >= PIECE * CQ_UNIT_SIZE && !self.disk_full {
             self.write_piece(files)?;
         }
         Ok(())
@@ -176,7 +191,7 @@ impl QueueReplay {
 
     /// All records have been read; the log ends at `log_end` and begins at `log_min`. Puts the files in order and gives
     /// the queue its extent.
-    pub(super) fn finish(mut self, files: &QueueFiles, log_min: u64, log_end: u64) -> io::Result<Vec<Repair>> {
+    pub(super) fn finish(mut self, files: &QueueFiles, log_min: u64, log_end: u64) -> io::Result<Finished> {
         match self.held.take() {
             // No other record tells whether it is damaged: these two numbers are what a new start or a repeat gives.
             Some((held, entry)) if held == 0 || held + 1 == self.extent.next => {
@@ -195,13 +210,26 @@ impl QueueReplay {
         if self.extent.last_end > log_end {
             self.cut_to_log(files, log_end)?;
         }
+        if !self.known && self.extent.next < self.floor {
+            // Neither its records nor the files that tell of them are there any more.
+            for base in self.bases.drain(..) {
+                files.remove(&self.queue, base)?;
+            }
+            self.extent = QueueExtent { min: self.floor, next: self.floor, last_end: 0 };
+        }
         let next = self.extent.next;
+        let waiting = std::mem::take(&mut self.piece);
+        if !waiting.is_empty() {
+            self.extent.next = self.piece_at;
+        }
         if self.touched {
             // Whether there is anything behind the end would take longer to find out than to clear it.
-            files.cut(&self.queue, next * UNIT, &self.bases)?;
-            self.bases.retain(|base| *base < next * UNIT);
+            files.cut(&self.queue, self.extent.next * UNIT, &self.bases)?;
+            self.bases.retain(|base| *base < self.extent.next * UNIT);
         }
-        self.extent.min = self.first_at_or_above(files, log_min)?;
+        if waiting.is_empty() || self.extent.min < self.extent.next {
+            self.extent.min = self.first_at_or_above(files, log_min)?;
+        }
         let (queue, was) = (self.name(), self.was);
         if self.replaced > 0 {
             self.repairs.push(Repair::EntriesReplaced { queue: queue.clone(), count: self.replaced });
@@ -212,7 +240,13 @@ impl QueueReplay {
             _ => {}
         }
         self.queue.restore(self.extent, self.bases.first().copied());
-        Ok(self.repairs)
+        for (number, entry) in (self.extent.next..).zip(QueueEntry::decode_all(&waiting)) {
+            self.queue.push(number, &entry);
+        }
+        self.queue.set_next(next);
+        self.queue.publish(next);
+        let unwritten = (!waiting.is_empty()).then_some(self.queue);
+        Ok(Finished { repairs: self.repairs, unwritten })
     }
 
     /// Whether the log skipped numbers of this queue.
@@ -241,6 +275,12 @@ impl QueueReplay {
     fn fill_gap(&mut self, files: &QueueFiles, number: u64, before: u64) -> io::Result<()> {
         self.write_piece(files)?;
         let from = self.extent.next;
+        if !self.piece.is_empty() {
+            // The disk is full: fillers wait with the rest.
+            self.piece.extend(QueueEntry::FILLER.encode().repeat((number - from) as usize));
+            self.repairs.push(Repair::EntriesMissing { queue: self.name(), from, to: number });
+            return Ok(());
+        }
         let mut missing = None;
         let base = files.base(number * UNIT);
         let connected = files.base(from * UNIT) == base || self.bases.contains(&base);
@@ -296,7 +336,14 @@ impl QueueReplay {
             let (new, _) = self.piece.as_chunks::<CQ_UNIT_SIZE>();
             let wrong = old.iter().zip(new).filter(|(old, new)| old != new && QueueEntry::decode(old).is_some());
             self.replaced += wrong.count() as u64;
-            files.write(&self.queue, at, &self.piece)?;
+            match files.write(&self.queue, at, &self.piece) {
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                    // The store has to open for retention to make room.
+                    self.disk_full = true;
+                    return Ok(());
+                }
+                written => written?,
+            }
         }
         let (first, last) = (files.base(at), files.base(at + self.piece.len() as u64 - 1));
         for base in (first..=last).step_by(files.file_size() as usize) {

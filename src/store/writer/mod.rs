@@ -64,6 +64,7 @@ impl LogWriter {
         files: StateFiles,
         checkpoint: Checkpoint,
         (last_record, last_store_time): (u64, Millis),
+        unwritten: Vec<Arc<ConsumeQueue>>,
     ) -> LogWriter {
         let position = store.log.end();
         let active = store.log.segments().find(position).cloned();
@@ -77,7 +78,7 @@ impl LogWriter {
             unconfirmed: VecDeque::new(),
             joinable: 0,
             syncing: false,
-            dirty: VecDeque::new(),
+            dirty: unwritten.into(),
             upkeep,
         }
     }

@@ -36,14 +36,18 @@ pub struct Broker {
 impl Broker {
     /// Starts with `settings`, `key=value` a line, on an empty directory.
     pub async fn start(settings: &str) -> Broker {
-        Broker::open(TempDir::new().unwrap(), settings.to_owned()).await
+        Broker::start_in(real::env(), settings).await
     }
 
-    async fn open(directory: TempDir, settings: String) -> Broker {
+    /// The same in another world.
+    pub async fn start_in(env: Env, settings: &str) -> Broker {
+        Broker::open(env, TempDir::new().unwrap(), settings.to_owned()).await
+    }
+
+    async fn open(env: Env, directory: TempDir, settings: String) -> Broker {
         let mut config =
             BrokerConfig { store_path_root_dir: directory.path().display().to_string(), ..BrokerConfig::default() };
         assert_eq!(config.apply(&format!("{SETTINGS}{settings}")).unwrap(), []);
-        let env = real::env();
         let handle = BrokerHandle::start(&env, config, SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         Broker { env, directory, settings, handle }
     }
@@ -57,7 +61,12 @@ impl Broker {
     pub async fn restarted_after(self, change: impl AsyncFnOnce(&Env, &Path)) -> Broker {
         self.handle.stop(LIMIT).await.unwrap();
         change(&self.env, self.directory.path()).await;
-        Broker::open(self.directory, self.settings).await
+        Broker::open(self.env, self.directory, self.settings).await
+    }
+
+    /// Stops in order; its directory goes.
+    pub async fn stop(self) {
+        self.handle.stop(LIMIT).await.unwrap();
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -150,23 +159,7 @@ impl Client {
 
     /// Pulls queue 0 from `offset` on, waiting for messages up to `hold`.
     pub async fn pull(&self, group: &str, topic: &str, offset: i64, hold: Duration) -> Command {
-        let header = PullHeader {
-            consumer_group: group.into(),
-            topic: topic.into(),
-            queue_id: 0,
-            queue_offset: offset,
-            max_msg_nums: 32,
-            sys_flag: 2 + 4,
-            commit_offset: 0,
-            suspend_timeout_millis: hold.as_millis() as i64,
-            subscription: Some("*".into()),
-            sub_version: 0,
-            expression_type: None,
-            max_msg_bytes: None,
-            request_source: None,
-            proxy_forward_client_id: None,
-        };
-        self.ask(Command::request(request::PULL_MESSAGE).with_ext(&header)).await
+        self.ask(pull_command(group, topic, offset, hold)).await
     }
 
     /// Waits until the queue holds messages from `offset` on.
@@ -240,6 +233,27 @@ pub fn send_command(topic: &str, body: &str, pairs: &[(&str, &str)]) -> Command 
     };
     let code = request::SEND_MESSAGE_V2;
     Command::request(code).with_ext(&(SendNames::of(code), &header)).with_body(body)
+}
+
+/// A pull of queue 0 from `offset` on that waits for messages up to `hold`.
+pub fn pull_command(group: &str, topic: &str, offset: i64, hold: Duration) -> Command {
+    let header = PullHeader {
+        consumer_group: group.into(),
+        topic: topic.into(),
+        queue_id: 0,
+        queue_offset: offset,
+        max_msg_nums: 32,
+        sys_flag: 2 + 4,
+        commit_offset: 0,
+        suspend_timeout_millis: hold.as_millis() as i64,
+        subscription: Some("*".into()),
+        sub_version: 0,
+        expression_type: None,
+        max_msg_bytes: None,
+        request_source: None,
+        proxy_forward_client_id: None,
+    };
+    Command::request(request::PULL_MESSAGE).with_ext(&header)
 }
 
 /// The messages in the body of an answer.

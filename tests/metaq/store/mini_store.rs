@@ -50,6 +50,18 @@ async fn opens_unchanged_and_is_read() {
     assert!(!world.path("abort").exists());
 }
 
+/// IDX-6: after an upgrade a key query returned nothing although the index held the key.
+#[tokio::test]
+async fn idx_6_what_a_java_broker_indexed_is_found() {
+    let mut running = mini_store().open().await;
+    for (key, found) in [("k11", 1), ("键1", 1), ("shared", 12), ("0A00000500002A9F4F1B000000000003", 1)] {
+        assert_eq!(running.query("TopicTest", key).len(), found, "{key}");
+    }
+    running.send("TopicTest", 0, b"newer").await.unwrap();
+    running.dispatcher.drain(Millis(START)).unwrap();
+    assert_eq!(running.query("TopicTest", "shared").len(), 12, "an index that goes on keeps what was there");
+}
+
 #[tokio::test]
 async fn is_extended_and_reopened() {
     let world = mini_store();

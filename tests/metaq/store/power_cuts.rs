@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use metaq::env::Millis;
 use metaq::proto::PhysicalOffset;
 use metaq::store::{FlushMode, StoreError};
 
@@ -10,7 +11,7 @@ use crate::mem_disk::MemDisk;
 
 /// Lives of one store, each ended by a power cut.
 const LIVES: u64 = 4;
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 100;
 
 /// Numbers that look random and are the same every time.
 struct Dice(u64);
@@ -70,7 +71,7 @@ async fn live(dice: &mut Dice, running: &mut Running, model: &mut Model) -> Resu
                 now += 400 * dice.roll(40) as i64;
                 running.maintain(now).await;
             }
-            10 => running.dispatcher.drain(metaq::env::Millis(now)).unwrap(),
+            10 => running.dispatcher.drain(Millis(now)).unwrap(),
             _ if dice.roll(4) == 0 => {
                 running.store.delete_oldest_segments(1).await?;
                 for (id, sent) in &mut *model {
@@ -114,8 +115,12 @@ async fn run(seed: u64) {
             disk = disk.power_cut(|| if kind < 3 { kind } else { dice.roll(3) as usize }).durable();
         }
         let before_start = disk.durable();
-        let (_world, reopened) = open_on(&disk, flush).await;
+        let (_world, mut reopened) = open_on(&disk, flush).await;
         check(&format!("seed {seed} life {life} end"), &reopened, &mut model, flushed);
+        reopened.dispatcher.drain(Millis(START)).unwrap();
+        let living: u64 = model.values().map(|sent| sent.messages.len() as u64 - sent.min).sum();
+        let found = reopened.query("T", "k").len() as u64;
+        assert_eq!(found, living.min(64), "seed {seed} life {life}: the index knows other messages than the log");
         drop(reopened);
         // The start itself may be cut off as well: the next life begins from what was there before or amidst it.
         disk = match dice.roll(2) {

@@ -334,3 +334,49 @@ async fn a_damaged_queue_offset_costs_one_message() {
         assert_eq!(running.range("T", 0), (0, 20));
     }
 }
+
+/// Retention can only make room in a store that opens.
+#[tokio::test]
+async fn a_full_disk_does_not_keep_the_store_from_opening() {
+    use std::sync::atomic::Ordering;
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..20).await;
+    running.sync().await.unwrap();
+    running.maintain(START + 20_000).await;
+    send(&mut running, 0, 20..30).await;
+    send(&mut running, 1, 0..10).await;
+    kill(running);
+    world.disk.faults.queues_full.store(true, Ordering::Relaxed);
+    let running = world.open().await;
+    assert_eq!(running.firsts("T", 0), bodies(0..30));
+    assert_eq!(running.firsts("T", 1), bodies(0..10));
+    kill(running);
+    let mut running = world.open().await;
+    world.disk.faults.queues_full.store(false, Ordering::Relaxed);
+    send(&mut running, 0, 30..31).await;
+    running.close().await;
+    let running = world.open().await;
+    assert_eq!((running.firsts("T", 0), running.firsts("T", 1)), (bodies(0..31), bodies(0..10)));
+}
+
+/// A queue without any message left, whose files are lost as well: its numbers go on all the same.
+#[tokio::test]
+async fn lost_files_of_an_expired_queue_do_not_reset_its_offsets() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 1, 0..7).await;
+    send(&mut running, 0, 0..100).await;
+    running.sync().await.unwrap();
+    running.maintain(START + 20_000).await;
+    running.store.delete_oldest_segments(2).await.unwrap();
+    assert_eq!(running.range("T", 1), (7, 7));
+    running.close().await;
+    std::fs::remove_dir_all(world.path("consumequeue/T/1")).unwrap();
+    let mut running = world.open().await;
+    assert_eq!(running.range("T", 1), (7, 7));
+    send(&mut running, 1, 50..51).await;
+    running.close().await;
+    let running = world.open().await;
+    assert_eq!((running.range("T", 1), running.firsts("T", 1)), ((7, 8), vec![50]));
+}

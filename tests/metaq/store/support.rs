@@ -49,7 +49,7 @@ impl World {
         (options.segment_size, options.queue_file_size, options.flush) = (SEGMENT, QUEUE_FILE, flush);
         (options.index_slots, options.index_entries) = (16, 64);
         let clock = Arc::new(TestClock(AtomicI64::new(START)));
-        let disk = Arc::new(TestDisk { inner: disk, faults: Arc::default() });
+        let disk = Arc::new(TestDisk::new(disk));
         World { directory, clock, disk, options }
     }
 
@@ -251,6 +251,13 @@ pub struct Faults {
     pub syncs_fail: AtomicBool,
     pub writes_fail: AtomicBool,
     pub allocations_fail: AtomicBool,
+    pub queues_full: AtomicBool,
+}
+
+impl TestDisk {
+    pub fn new(inner: Arc<dyn Disk>) -> TestDisk {
+        TestDisk { inner, faults: Arc::default() }
+    }
 }
 
 fn failing(fault: &AtomicBool, error: io::ErrorKind) -> io::Result<()> {
@@ -261,6 +268,7 @@ fn failing(fault: &AtomicBool, error: io::ErrorKind) -> io::Result<()> {
 }
 
 struct TestFile {
+    is_queue: bool,
     inner: Arc<dyn File>,
     faults: Arc<Faults>,
 }
@@ -271,7 +279,8 @@ impl Disk for TestDisk {
         if creating || !self.inner.exists(path) && mode == OpenMode::CreateOrOpen {
             failing(&self.faults.writes_fail, io::ErrorKind::ReadOnlyFilesystem)?;
         }
-        Ok(Arc::new(TestFile { inner: self.inner.open(path, mode)?, faults: Arc::clone(&self.faults) }))
+        let is_queue = path.components().any(|part| part.as_os_str() == "consumequeue");
+        Ok(Arc::new(TestFile { is_queue, inner: self.inner.open(path, mode)?, faults: Arc::clone(&self.faults) }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -287,14 +296,17 @@ impl Disk for TestDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        failing(&self.faults.writes_fail, io::ErrorKind::ReadOnlyFilesystem)?;
         self.inner.rename(from, to)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
+        failing(&self.faults.writes_fail, io::ErrorKind::ReadOnlyFilesystem)?;
         self.inner.remove_file(path)
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        failing(&self.faults.writes_fail, io::ErrorKind::ReadOnlyFilesystem)?;
         self.inner.remove_dir_all(path)
     }
 
@@ -330,6 +342,9 @@ impl File for TestFile {
 
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         failing(&self.faults.writes_fail, io::ErrorKind::ReadOnlyFilesystem)?;
+        if self.is_queue {
+            failing(&self.faults.queues_full, io::ErrorKind::StorageFull)?;
+        }
         self.inner.write_at(at, bytes)
     }
 

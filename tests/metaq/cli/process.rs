@@ -1,0 +1,105 @@
+//! A running `metaq` and what it says.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::time::Duration;
+
+/// How long a process may take to say or do what is waited for.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The command with nothing of this process's environment that it would heed.
+pub fn metaq(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_metaq"));
+    command.args(args).env_remove("NAMESRV_ADDR").env_remove("METAQ_LOG").env("NO_COLOR", "1").stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end.
+pub fn run(args: &[&str]) -> Ended {
+    Process::start(args).ended()
+}
+
+/// Ends with the test.
+pub struct Process {
+    child: Child,
+    lines: Receiver<String>,
+    said: String,
+}
+
+/// What is left of a process.
+#[derive(Debug)]
+pub struct Ended {
+    /// `None` if a signal ended it.
+    pub code: Option<i32>,
+    said: String,
+}
+
+impl Ended {
+    /// Whether it said so, on whichever stream.
+    pub fn says(&self, what: &str) -> bool {
+        self.said.contains(what)
+    }
+}
+
+impl Process {
+    pub fn start(args: &[&str]) -> Process {
+        let mut child = metaq(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = channel();
+        forward(child.stdout.take().unwrap(), sender.clone());
+        forward(child.stderr.take().unwrap(), sender);
+        Process { child, lines, said: String::new() }
+    }
+
+    /// Waits for a line that begins like this and returns the rest of it.
+    pub fn line(&mut self, begins: &str) -> String {
+        loop {
+            let line = match self.lines.recv_timeout(LIMIT) {
+                Ok(line) => line,
+                Err(error) => panic!("no line begins with `{begins}` ({error}):\n{}", self.said),
+            };
+            self.said.push_str(&line);
+            if let Some(rest) = line.strip_prefix(begins) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: a call without pointers. The process is a child that has not been waited for, so the id is its own.
+        let sent = unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };
+        assert_eq!(sent, 0);
+    }
+
+    /// Waits for its end.
+    pub fn ended(mut self) -> Ended {
+        loop {
+            match self.lines.recv_timeout(LIMIT) {
+                Ok(line) => self.said.push_str(&line),
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(error) => panic!("it does not end ({error}):\n{}", self.said),
+            }
+        }
+        Ended { code: self.child.wait().unwrap().code(), said: std::mem::take(&mut self.said) }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only for a process that has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Passes on the lines of a stream until it is closed.
+fn forward(stream: impl Read + Send + 'static, to: Sender<String>) {
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines() {
+            let Ok(line) = line else { return };
+            if to.send(line + "\n").is_err() {
+                return;
+            }
+        }
+    });
+}
