@@ -19,6 +19,8 @@ pub mod scenarios;
 pub mod store_process;
 pub mod sweep;
 #[cfg(test)]
+mod crash_images;
+#[cfg(test)]
 mod testing;
 pub mod trace;
 pub mod world;
