@@ -136,7 +136,7 @@ impl Recovery<'_> {
         let mut find = |topic: &str, id: u32| -> io::Result<()> {
             if replays.get(topic, id).is_none() {
                 let queue = self.queues.get_or_create(topic, id).map_err(io::Error::other)?;
-                replays.insert(QueueReplay::find(queue, &self.files)?);
+                replays.insert(QueueReplay::find(queue, &self.files, self.exit)?);
             }
             Ok(())
         };
