@@ -55,7 +55,12 @@ async fn crashes(world: World, flush: FlushDiskType, power: bool) -> Verdict {
     let mut plan = world.random("plan");
     let cluster = Cluster::start(&world, 1, 1, flush).await;
     cluster.consume("consumer", GROUP);
-    let sending = cluster.produce("producer", plan.between(100, 400), Duration::from_millis(*plan.pick(&[1, 10, 50])));
+    let producers = plan.between(1, 4);
+    let mut sending = Vec::new();
+    for index in 0..producers {
+        let pace = Duration::from_millis(*plan.pick(&[1, 10, 50]));
+        sending.push(cluster.produce(&format!("producer-{index}"), plan.between(100, 400) / producers, pace));
+    }
     let broker = cluster.brokers[0];
     for _ in 0..plan.between(1, 3) {
         let millis = *plan.pick(&[20, 500, 5_000]);
@@ -69,6 +74,8 @@ async fn crashes(world: World, flush: FlushDiskType, power: bool) -> Verdict {
         world.restart(broker);
         cluster.start_broker(0);
     }
-    sending.await.map_err(|_| Violation::new("clients live", "the producer was killed"))?;
+    for producer in sending {
+        producer.await.map_err(|_| Violation::new("clients live", "a producer was killed"))?;
+    }
     cluster.settle().await
 }

@@ -73,13 +73,13 @@ fn planted_bugs_are_found() {
 fn a_cluster_keeps_its_promises() {
     for (scenario, seeds) in [
         ("calm", 20),
-        ("broker_power_cut", 60),
-        ("broker_kill", 40),
-        ("heartbeat_time_out", 20),
-        ("nameservers_disagree", 20),
-        ("slow_disk", 40),
-        ("failed_sync", 60),
-        ("full_disk", 30),
+        ("broker_power_cut", 40),
+        ("broker_kill", 30),
+        ("heartbeat_time_out", 12),
+        ("nameservers_disagree", 10),
+        ("slow_disk", 30),
+        ("failed_sync", 40),
+        ("full_disk", 20),
     ] {
         assert_passed(&runs(scenario, seeds));
     }

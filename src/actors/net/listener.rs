@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use ractor::concurrency::JoinHandle;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
@@ -83,8 +84,7 @@ impl ListenerHandle {
         service: Arc<S>,
         options: ListenerOptions,
     ) -> anyhow::Result<Self> {
-        let listener =
-            env.net.listen(address).await.map_err(|error| anyhow::anyhow!("cannot listen on {address}: {error}"))?;
+        let listener = env.net.listen(address).await.with_context(|| format!("cannot listen on {address}"))?;
         Self::serve(env, listener, service, options).await
     }
 

@@ -223,21 +223,37 @@ impl<S: Service> Running<S> {
                 Poll::Ready(Err(error)) => return Err(End::Broken(error)),
                 Poll::Pending => return Ok(false),
             };
+            let mut used = self.complete(&buffer[..read])?;
             if self.partial.is_empty() {
-                let used = self.requests(&buffer[..read])?;
-                self.partial.extend_from_slice(&buffer[used..read]);
-            } else {
-                let mut partial = std::mem::take(&mut self.partial);
-                partial.extend_from_slice(&buffer[..read]);
-                let used = self.requests(&partial)?;
-                if used < partial.len() {
-                    partial.drain(..used);
-                    self.partial = partial;
-                }
+                used += self.requests(&buffer[used..read])?;
             }
+            self.partial.extend_from_slice(&buffer[used..read]);
             self.session.service.submit(&mut self.state, &mut self.output);
             Ok(true)
         })
+    }
+
+    /// Gives the frame that was begun what it lacks and no more, and hands it over once it is whole: the frames behind
+    /// it need no copy. Returns the number of bytes it took.
+    fn complete(&mut self, bytes: &[u8]) -> Result<usize, End> {
+        /// What the length of a frame stands in.
+        const LENGTH_LEN: usize = 4;
+        let mut used = 0;
+        while !self.partial.is_empty() && used < bytes.len() {
+            let announced = frame::announced_len(&self.partial).map_err(|error| End::Malformed(error.to_string()))?;
+            let lacks = announced.unwrap_or(LENGTH_LEN).saturating_sub(self.partial.len());
+            let taken = lacks.min(bytes.len() - used);
+            self.partial.extend_from_slice(&bytes[used..used + taken]);
+            used += taken;
+            if taken == lacks && announced.is_some() {
+                let whole = std::mem::take(&mut self.partial);
+                if self.requests(&whole)? < whole.len() {
+                    self.partial = whole;
+                    break;
+                }
+            }
+        }
+        Ok(used)
     }
 
     /// Goes on with requests that have been read, now that some of their predecessors' answers are written.
