@@ -82,7 +82,10 @@ impl Recovery<'_> {
             last_segment: self.segments.last().map_or(0, |last| last.base()),
             table: table.as_ref().map(|table| table.log_end),
             short_queue,
-            checkpoint_segment: self.checkpoint_segment().map_err(io())?,
+            checkpoint_segment: match table {
+                Some(_) => log_min,
+                None => self.checkpoint_segment().map_err(io())?,
+            },
         };
         let plan = decide(&facts);
         let (mut repairs, mut unwritten) = (Vec::new(), Vec::new());
