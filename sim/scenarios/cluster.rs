@@ -23,14 +23,21 @@ pub const BROKER_POWER_CUT: Scenario = Scenario {
     name: "broker_power_cut",
     story:
         "SYNC_FLUSH: a broker is killed or loses its power at any moment and comes back; nothing acknowledged is lost",
-    run: |world| crashes(world, FlushDiskType::SyncFlush, true).boxed_local(),
+    run: |world| crashes(world, FlushDiskType::SyncFlush, true, false).boxed_local(),
 };
 
 /// ASYNC_FLUSH: process deaths.
 pub const BROKER_KILL: Scenario = Scenario {
     name: "broker_kill",
     story: "ASYNC_FLUSH: a broker is killed at any moment and comes back; nothing acknowledged is lost",
-    run: |world| crashes(world, FlushDiskType::AsyncFlush, false).boxed_local(),
+    run: |world| crashes(world, FlushDiskType::AsyncFlush, false, false).boxed_local(),
+};
+
+/// Delayed messages through crashes.
+pub const DELAYED: Scenario = Scenario {
+    name: "delayed_messages",
+    story: "SYNC_FLUSH: delayed messages come, and not early, though the broker is killed or loses its power meanwhile",
+    run: |world| crashes(world, FlushDiskType::SyncFlush, true, true).boxed_local(),
 };
 
 async fn calm(world: World) -> Verdict {
@@ -51,7 +58,7 @@ async fn calm(world: World) -> Verdict {
     Ok(())
 }
 
-async fn crashes(world: World, flush: FlushDiskType, power: bool) -> Verdict {
+async fn crashes(world: World, flush: FlushDiskType, power: bool, delayed: bool) -> Verdict {
     let mut plan = world.random("plan");
     let cluster = Cluster::start(&world, 1, 1, flush).await;
     cluster.consume("consumer", GROUP);
@@ -59,7 +66,12 @@ async fn crashes(world: World, flush: FlushDiskType, power: bool) -> Verdict {
     let mut sending = Vec::new();
     for index in 0..producers {
         let pace = Duration::from_millis(*plan.pick(&[1, 10, 50]));
-        sending.push(cluster.produce(&format!("producer-{index}"), plan.between(100, 400) / producers, pace));
+        let (name, count) = (format!("producer-{index}"), plan.between(100, 400) / producers);
+        sending.push(if delayed {
+            cluster.produce_delayed(&name, count, pace * 10)
+        } else {
+            cluster.produce(&name, count, pace)
+        });
     }
     let broker = cluster.brokers[0];
     for _ in 0..plan.between(1, 3) {

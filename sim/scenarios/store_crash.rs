@@ -11,7 +11,7 @@ use metaq::proto::message::record::{iterate, BodyCrc};
 use metaq::proto::QueueOffset;
 use metaq::store::{open, EntryForFilter, FlushMode, ReadLimits, Store, StoreOptions};
 
-use crate::checkers::{acknowledged_kept, all_delivered, nothing_read_early, offsets_dense, Violation};
+use crate::checkers::{acknowledged_kept, all_delivered, nothing_read_early, offsets_dense, stored_once, Violation};
 use crate::client::message_of;
 use crate::history::{Event, Message, Queue};
 use crate::random::Stream;
@@ -93,6 +93,7 @@ async fn run(world: World, flush: FlushMode, loss: Loss) -> Verdict {
         return offsets_dense(&last);
     }
     acknowledged_kept(&events)?;
+    stored_once(&events)?;
     offsets_dense(&events)?;
     nothing_read_early(&events)
 }

@@ -14,9 +14,12 @@ use metaq::config::nameserver::NameServerSettings;
 use metaq::proto::remoting::requests::UpdateAndCreateTopic;
 use metaq::proto::remoting::{request, response, Command};
 
-use crate::checkers::{acknowledged_kept, all_delivered, nothing_read_early, offsets_dense, Violation};
+use crate::checkers::{
+    acknowledged_kept, all_delivered, delayed_on_time, nothing_read_early, offsets_dense, stored_once, Violation,
+};
 use crate::client::{ClientError, Consumer, Producer, Remote, Routes};
-use crate::history::Queue;
+use crate::history::{Event, Queue};
+use crate::random::Stream;
 use crate::world::{NodeId, World};
 
 const NAMESERVER_PORT: u16 = 9876;
@@ -27,6 +30,9 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 /// Time for consumers to get everything once all faults have ended: they ask again every few hundred milliseconds, and
 /// routes are back at once.
 const SETTLE: Duration = Duration::from_secs(60);
+
+/// Seconds of RocketMQ's first delay levels.
+const DELAYS: [u64; 4] = [1, 5, 10, 30];
 
 /// The topic of all scenarios.
 pub const TOPIC: &str = "orders";
@@ -208,22 +214,45 @@ impl Cluster {
         self.world.network().heal();
         self.world.sleep(SETTLE).await;
         self.find_all().await;
+        delayed_on_time(&self.world.history().timed())?;
         let events = self.world.history().events();
         acknowledged_kept(&events)?;
         offsets_dense(&events)?;
+        if !events.iter().any(|event| matches!(event, Event::Scheduled(..))) {
+            stored_once(&events)?;
+        }
         nothing_read_early(&events)?;
         all_delivered(&events, &[GROUP])
     }
 
-    /// Starts a producer on a machine of its own that sends `count` messages, at most one per `pace`.
+    /// Starts a producer on a machine of its own that sends `count` messages, at most one per `pace`. It ends with the
+    /// number of those that were acknowledged.
     pub fn produce(&self, name: &str, count: u64, pace: Duration) -> madsim::task::JoinHandle<u64> {
+        self.produce_with(name, count, pace, |_| None)
+    }
+
+    /// As [`Cluster::produce`], every message with a delay of one of the first four levels.
+    pub fn produce_delayed(&self, name: &str, count: u64, pace: Duration) -> madsim::task::JoinHandle<u64> {
+        self.produce_with(name, count, pace, |random| {
+            let level = random.below(DELAYS.len() as u64) as usize;
+            Some((level as u32 + 1, Duration::from_secs(DELAYS[level])))
+        })
+    }
+
+    fn produce_with(
+        &self,
+        name: &str,
+        count: u64,
+        pace: Duration,
+        delay: fn(&mut Stream) -> Option<(u32, Duration)>,
+    ) -> madsim::task::JoinHandle<u64> {
         let (world, node) = (self.world.clone(), self.world.add_node(name));
         let mut producer = Producer::new(world.clone(), node, &self.nameserver_addresses(), TOPIC);
         let mut random = world.random(name);
         self.world.spawn(node, async move {
             let mut acknowledged = 0;
             for _ in 0..count {
-                acknowledged += u64::from(producer.send().await);
+                acknowledged += u64::from(producer.send_delayed(delay(&mut random)).await);
                 world.sleep(Duration::from_micros(random.below(pace.as_micros() as u64 + 1))).await;
             }
             acknowledged

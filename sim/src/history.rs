@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::trace::Trace;
 use crate::world::NodeId;
@@ -43,6 +44,8 @@ pub enum Event {
     Sending(Message),
     /// It was told that the message is stored, and where.
     Acknowledged(Message, Place),
+    /// It was told that the message is stored and will be delivered after this time.
+    Scheduled(Message, Duration),
     /// It was told that the message is not stored.
     Refused(Message),
     /// It was told nothing, or something that leaves it open.
@@ -53,10 +56,13 @@ pub enum Event {
     Found(Message, Place),
 }
 
+/// An event and the simulated time of it.
+pub type Timed = (Duration, Event);
+
 /// The history of one run.
 pub struct History {
     trace: Arc<Trace>,
-    events: Mutex<Vec<Event>>,
+    events: Mutex<Vec<Timed>>,
 }
 
 impl History {
@@ -70,16 +76,24 @@ impl History {
         match &event {
             Event::Sending(message) => self.trace.note(client, "sending", &[*message], ""),
             Event::Refused(message) => self.trace.note(client, "refused", &[*message], ""),
+            Event::Scheduled(message, delay) => {
+                self.trace.note(client, "scheduled", &[*message, delay.as_millis() as u64], "");
+            }
             Event::Unknown(message) => self.trace.note(client, "unknown", &[*message], ""),
             Event::Acknowledged(message, place) => self.note_place(client, "acknowledged", *message, place),
             Event::Consumed(_, message, place) => self.note_place(client, "consumed", *message, place),
             Event::Found(message, place) => self.note_place(client, "found", *message, place),
         }
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push((self.trace.now(), event));
     }
 
     /// Everything so far.
     pub fn events(&self) -> Vec<Event> {
+        self.timed().into_iter().map(|(_, event)| event).collect()
+    }
+
+    /// Everything so far with its times.
+    pub fn timed(&self) -> Vec<Timed> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

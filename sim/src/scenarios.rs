@@ -39,6 +39,7 @@ pub const ALL: &[Scenario] = &[
     cluster::CALM,
     cluster::BROKER_POWER_CUT,
     cluster::BROKER_KILL,
+    cluster::DELAYED,
     nameservers::HEARTBEAT_TIME_OUT,
     nameservers::DISAGREEMENT,
     disks::SLOW,

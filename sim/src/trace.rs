@@ -72,6 +72,11 @@ impl Trace {
         }
     }
 
+    /// Simulated time since the start.
+    pub fn now(&self) -> Duration {
+        self.time.elapsed()
+    }
+
     /// Hash and number of the events so far.
     pub fn digest(&self) -> (u64, u64) {
         let inner = self.inner.lock().expect("trace");

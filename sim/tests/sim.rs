@@ -77,6 +77,7 @@ fn a_cluster_keeps_its_promises() {
         ("broker_kill", 30),
         ("heartbeat_time_out", 12),
         ("nameservers_disagree", 10),
+        ("delayed_messages", 20),
         ("slow_disk", 30),
         ("failed_sync", 40),
         ("full_disk", 20),

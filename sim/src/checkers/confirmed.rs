@@ -37,13 +37,13 @@ pub fn nothing_read_early(history: &[Event]) -> Result<(), Violation> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{accepts, rejects};
+    use super::super::testing::{accepts, rejects, untimed};
     use super::*;
 
     #[test]
     fn rejects_early_reads() {
         rejects(
-            nothing_read_early,
+            untimed(nothing_read_early),
             &[
                 ("send 1, got g 1 q0:0, unknown 1", "read, then lost"),
                 ("got g 1 q0:0, found 2 q0:0", "read, then overwritten"),
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn accepts_safe_reads() {
         accepts(
-            nothing_read_early,
+            untimed(nothing_read_early),
             &[
                 ("", "nothing happened"),
                 ("send 1, ack 1 q0:0, got g 1 q0:0, found 1 q0:0", "read after the acknowledgement"),

@@ -47,13 +47,13 @@ fn found(event: &Event) -> Option<(&Place, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{accepts, rejects};
+    use super::super::testing::{accepts, rejects, untimed};
     use super::*;
 
     #[test]
     fn rejects_losses() {
         rejects(
-            acknowledged_kept,
+            untimed(acknowledged_kept),
             &[
                 ("send 1, ack 1 q0:0", "lost, nothing else there"),
                 ("send 1, send 2, ack 1 q0:0, ack 2 q0:1, found 1 q0:0", "the tail is lost"),
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn accepts_what_was_promised() {
         accepts(
-            acknowledged_kept,
+            untimed(acknowledged_kept),
             &[
                 ("", "nothing happened"),
                 ("send 1, ack 1 q0:0, found 1 q0:0", "kept"),

@@ -3,18 +3,22 @@
 //! A checker is itself tested with histories it must reject and histories it must accept.
 
 mod confirmed;
+mod delayed;
 mod delivered;
 mod kept;
 mod offsets;
+mod once;
 #[cfg(test)]
 mod testing;
 
 use std::fmt;
 
 pub use confirmed::nothing_read_early;
+pub use delayed::delayed_on_time;
 pub use delivered::all_delivered;
 pub use kept::acknowledged_kept;
 pub use offsets::offsets_dense;
+pub use once::stored_once;
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]

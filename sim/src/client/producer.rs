@@ -1,8 +1,10 @@
 //! Sends messages and records what became of them.
 
+use std::time::Duration;
+
 use metaq::proto::body::TopicRouteData;
 use metaq::proto::remoting::requests::{SendHeader, SendNames};
-use metaq::proto::remoting::{request, response, Command};
+use metaq::proto::remoting::{request, response, Command, Text};
 
 use super::routes::CALL_LIMIT;
 use super::{body_of, ClientError, Routes};
@@ -30,17 +32,25 @@ impl Producer {
 
     /// Sends one message once; true if it was acknowledged. A broker that did not answer is looked up anew next time.
     pub async fn send(&mut self) -> bool {
+        self.send_delayed(None).await
+    }
+
+    /// As [`Producer::send`], to be delivered after a delay: a level, from 1 on, and the time it stands for.
+    pub async fn send_delayed(&mut self, delay: Option<(u32, Duration)>) -> bool {
         let Some((route, broker, id)) = self.choose().await else { return false };
         let message = self.world.next_message();
         self.world.history().add(self.node, Event::Sending(message));
-        let request = self.request(message, id);
+        let request = self.request(message, id, delay.map(|(level, _)| level));
         let answer = self.routes.ask(&route, &broker, request, CALL_LIMIT).await;
         let event = match answer {
-            Ok(answer) => outcome(message, &broker, &self.topic, &answer),
+            Ok(answer) => match (outcome(message, &broker, &self.topic, &answer), delay) {
+                (Event::Acknowledged(..), Some((_, delay))) => Event::Scheduled(message, delay),
+                (event, _) => event,
+            },
             Err(ClientError::NoRoute) => Event::Refused(message),
             Err(_) => Event::Unknown(message),
         };
-        let acknowledged = matches!(event, Event::Acknowledged(..));
+        let acknowledged = matches!(event, Event::Acknowledged(..) | Event::Scheduled(..));
         if !acknowledged {
             self.route = None;
         }
@@ -71,9 +81,11 @@ impl Producer {
         Some((route, broker, id))
     }
 
-    fn request(&mut self, message: Message, id: i32) -> Command {
+    fn request(&mut self, message: Message, id: i32, level: Option<u32>) -> Command {
         let most = *self.random.pick(&[20, 200, 2_000]);
+        let properties = level.map(|level| format!("DELAY\u{1}{level}\u{2}")).unwrap_or_default();
         let header = SendHeader {
+            properties: Text::plain(&properties),
             producer_group: "producers".into(),
             topic: self.topic.as_str().into(),
             default_topic: "TBW102".into(),
