@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{ConsumeQueue, EntryBlock, QueueEntry, CQ_UNIT_SIZE};
@@ -17,6 +18,8 @@ pub(crate) struct QueueFiles {
     file_size: u64,
     open: Mutex<OpenFiles>,
     unsynced: Mutex<Unsynced>,
+    /// A sync has failed: what the kernel still has of the files it may take for clean.
+    sync_failed: AtomicBool,
 }
 
 /// A queue's serial number and the first byte of one of its files.
@@ -40,7 +43,14 @@ pub(crate) struct Unsynced {
 impl QueueFiles {
     pub(crate) fn new(disk: Arc<dyn Disk>, root: PathBuf, file_size: u64, open_max: usize) -> QueueFiles {
         let open = OpenFiles { max: open_max.max(1), uses: 0, files: HashMap::new(), by_use: BTreeMap::new() };
-        QueueFiles { disk, root, file_size, open: Mutex::new(open), unsynced: Mutex::default() }
+        QueueFiles {
+            disk,
+            root,
+            file_size,
+            open: Mutex::new(open),
+            unsynced: Mutex::default(),
+            sync_failed: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn file_size(&self) -> u64 {
@@ -160,7 +170,8 @@ impl QueueFiles {
         std::mem::take(&mut self.unsynced())
     }
 
-    /// Syncs files and directories. What could not be synced has to be again.
+    /// Syncs files and directories. After a failed sync no later one succeeds: it would prove nothing. The next start
+    /// then writes again what was not synced before.
     pub(crate) async fn sync(&self, taken: Unsynced) -> io::Result<()> {
         let result = self.sync_each(&taken).await;
         if result.is_err() {
@@ -172,6 +183,9 @@ impl QueueFiles {
     }
 
     async fn sync_each(&self, taken: &Unsynced) -> io::Result<()> {
+        if self.sync_failed.load(Ordering::Acquire) {
+            return Err(io::Error::other("an earlier sync of consume queues failed"));
+        }
         for ((_, base), (topic, id)) in &taken.files {
             let path = paths::queue_dir(&self.root, topic, *id).join(paths::file_name(*base));
             let file = match self.disk.open(&path, OpenMode::Write) {
@@ -180,16 +194,23 @@ impl QueueFiles {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
-            file.sync().await?;
+            self.note_failure(file.sync().await)?;
         }
         // Innermost first, so that a directory that survives is not empty.
         for directory in taken.directories.iter().rev() {
             match self.disk.sync_dir(directory).await {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                synced => self.note_failure(synced)?,
             }
         }
         Ok(())
+    }
+
+    fn note_failure(&self, synced: io::Result<()>) -> io::Result<()> {
+        if synced.is_err() {
+            self.sync_failed.store(true, Ordering::Release);
+        }
+        synced
     }
 
     /// Bytes at which the files of a queue begin, in order. Files of foreign names are left out.

@@ -87,7 +87,7 @@ fn give(recovery: &Recovery<'_>, replays: &mut Replays, at: u64, record: &Record
         Some(replay) => replay,
         None => {
             let queue = recovery.queues.get_or_create(&topic, id).map_err(io::Error::other)?;
-            replays.insert(QueueReplay::find(queue, &recovery.files)?)
+            replays.insert(QueueReplay::find(queue, &recovery.files, recovery.exit)?)
         }
     };
     replay.on_record(&recovery.files, number, &entry)

@@ -82,7 +82,10 @@ impl Recovery<'_> {
             last_segment: self.segments.last().map_or(0, |last| last.base()),
             table: table.as_ref().map(|table| table.log_end),
             short_queue,
-            checkpoint_segment: self.checkpoint_segment().map_err(io())?,
+            checkpoint_segment: match table {
+                Some(_) => log_min,
+                None => self.checkpoint_segment().map_err(io())?,
+            },
         };
         let plan = decide(&facts);
         let (mut repairs, mut unwritten) = (Vec::new(), Vec::new());
@@ -136,7 +139,7 @@ impl Recovery<'_> {
         let mut find = |topic: &str, id: u32| -> io::Result<()> {
             if replays.get(topic, id).is_none() {
                 let queue = self.queues.get_or_create(topic, id).map_err(io::Error::other)?;
-                replays.insert(QueueReplay::find(queue, &self.files)?);
+                replays.insert(QueueReplay::find(queue, &self.files, self.exit)?);
             }
             Ok(())
         };

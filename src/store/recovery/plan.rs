@@ -21,7 +21,8 @@ pub(super) struct Facts {
     pub table: Option<u64>,
     /// A queue has lost files or entries; those up to this position are still there.
     pub short_queue: Option<u64>,
-    /// The newest segment whose first record is older than everything the checkpoint vouches for.
+    /// The newest segment whose first record is older than everything the checkpoint vouches for; only asked for without
+    /// a table.
     pub checkpoint_segment: u64,
 }
 

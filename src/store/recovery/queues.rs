@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+use super::plan::Exit;
 use super::report::{QueueName, Repair};
 use crate::proto::message::record::OVERHEAD_V1;
 use crate::store::consume_queue::{ConsumeQueue, QueueEntry, QueueExtent, QueueFiles, CQ_UNIT_SIZE};
@@ -38,6 +39,8 @@ pub(super) struct QueueReplay {
     skip_below: u64,
     /// A record with a number that the queue had before. The next one tells whether it is damaged.
     held: Option<(u64, QueueEntry)>,
+    /// How the store was left.
+    exit: Exit,
     /// Entries that wait to be compared and written, from number `piece_at` on.
     piece: Vec<u8>,
     piece_at: u64,
@@ -51,7 +54,7 @@ pub(super) struct QueueReplay {
 
 impl QueueReplay {
     /// A queue as it lies on disk. Nothing of it is trusted yet.
-    pub(super) fn find(queue: Arc<ConsumeQueue>, files: &QueueFiles) -> io::Result<QueueReplay> {
+    pub(super) fn find(queue: Arc<ConsumeQueue>, files: &QueueFiles, exit: Exit) -> io::Result<QueueReplay> {
         let bases = files.bases(&queue)?;
         files.check_sizes(&queue, &bases)?;
         Ok(QueueReplay {
@@ -63,6 +66,7 @@ impl QueueReplay {
             floor: 0,
             skip_below: 0,
             held: None,
+            exit,
             piece: Vec::new(),
             piece_at: 0,
             replaced: 0,
@@ -331,7 +335,9 @@ impl QueueReplay {
         let at = self.piece_at * UNIT;
         let mut there = vec![0; self.piece.len()];
         let read = files.read(&self.queue, at, &mut there)?;
-        if there != self.piece || read < there.len() {
+        // What is right need not be on disk: a killed process leaves it in the page cache, and after a failed sync the
+        // kernel takes it for clean there, so that only writing it again makes the next sync bring it.
+        if self.exit == Exit::Unclean || there != self.piece || read < there.len() {
             let (old, _) = there.as_chunks::<CQ_UNIT_SIZE>();
             let (new, _) = self.piece.as_chunks::<CQ_UNIT_SIZE>();
             let wrong = old.iter().zip(new).filter(|(old, new)| old != new && QueueEntry::decode(old).is_some());
@@ -348,7 +354,6 @@ impl QueueReplay {
         let (first, last) = (files.base(at), files.base(at + self.piece.len() as u64 - 1));
         for base in (first..=last).step_by(files.file_size() as usize) {
             self.note_file(base);
-            // What is right need not be on disk: a killed process leaves it in the page cache.
             files.note_unsynced(&self.queue, base);
         }
         self.piece.clear();

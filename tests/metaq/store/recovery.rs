@@ -380,3 +380,22 @@ async fn lost_files_of_an_expired_queue_do_not_reset_its_offsets() {
     let running = world.open().await;
     assert_eq!((running.range("T", 1), running.firsts("T", 1)), ((7, 8), vec![50]));
 }
+
+/// After a failed sync the kernel takes pages for clean that the device does not have; a later sync proves nothing.
+#[tokio::test]
+async fn queues_whose_sync_failed_once_are_never_called_synced() {
+    use std::sync::atomic::Ordering;
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..10).await;
+    running.sync().await.unwrap();
+    world.disk.faults.syncs_fail.store(true, Ordering::Relaxed);
+    running.maintain(START + 20_000).await;
+    world.disk.faults.syncs_fail.store(false, Ordering::Relaxed);
+    running.maintain(START + 40_000).await;
+    assert!(running.writer.close().await.is_err());
+    assert!(!world.path("queueTable").exists());
+    let running = world.open().await;
+    assert_eq!((running.report.exit, running.report.records_read), (Exit::Unclean, 10));
+    assert_eq!(running.firsts("T", 0), bodies(0..10));
+}
