@@ -5,6 +5,7 @@
 //! one of them for one seed, and [`sweep`] many, each in a process of its own.
 
 pub mod agenda;
+pub mod canaries;
 pub mod checkers;
 pub mod client;
 pub mod clock;
