@@ -23,22 +23,37 @@ pub const BROKER_POWER_CUT: Scenario = Scenario {
     name: "broker_power_cut",
     story:
         "SYNC_FLUSH: a broker is killed or loses its power at any moment and comes back; nothing acknowledged is lost",
-    run: |world| crashes(world, FlushDiskType::SyncFlush, true, false).boxed_local(),
+    run: |world| crashes(world, FlushDiskType::SyncFlush, true, Workload::Plain).boxed_local(),
 };
 
 /// ASYNC_FLUSH: process deaths.
 pub const BROKER_KILL: Scenario = Scenario {
     name: "broker_kill",
     story: "ASYNC_FLUSH: a broker is killed at any moment and comes back; nothing acknowledged is lost",
-    run: |world| crashes(world, FlushDiskType::AsyncFlush, false, false).boxed_local(),
+    run: |world| crashes(world, FlushDiskType::AsyncFlush, false, Workload::Plain).boxed_local(),
 };
 
 /// Delayed messages through crashes.
 pub const DELAYED: Scenario = Scenario {
     name: "delayed_messages",
     story: "SYNC_FLUSH: delayed messages come, and not early, though the broker is killed or loses its power meanwhile",
-    run: |world| crashes(world, FlushDiskType::SyncFlush, true, true).boxed_local(),
+    run: |world| crashes(world, FlushDiskType::SyncFlush, true, Workload::Delayed).boxed_local(),
 };
+
+/// Messages that consumers hand back, through crashes.
+pub const HANDED_BACK: Scenario = Scenario {
+    name: "handed_back",
+    story: "SYNC_FLUSH: consumers hand messages back while the broker is killed or loses its power; all come again",
+    run: |world| crashes(world, FlushDiskType::SyncFlush, true, Workload::HandedBack).boxed_local(),
+};
+
+/// What clients do while the broker crashes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Workload {
+    Plain,
+    Delayed,
+    HandedBack,
+}
 
 async fn calm(world: World) -> Verdict {
     let mut random = world.random("plan");
@@ -58,16 +73,21 @@ async fn calm(world: World) -> Verdict {
     Ok(())
 }
 
-async fn crashes(world: World, flush: FlushDiskType, power: bool, delayed: bool) -> Verdict {
+async fn crashes(world: World, flush: FlushDiskType, power: bool, workload: Workload) -> Verdict {
     let mut plan = world.random("plan");
     let cluster = Cluster::start(&world, 1, 1, flush).await;
-    cluster.consume("consumer", GROUP);
+    match workload {
+        Workload::HandedBack => cluster.consume_failing("consumer", GROUP, 200),
+        Workload::Plain | Workload::Delayed => {
+            cluster.consume("consumer", GROUP);
+        }
+    }
     let producers = plan.between(1, 4);
     let mut sending = Vec::new();
     for index in 0..producers {
         let pace = Duration::from_millis(*plan.pick(&[1, 10, 50]));
         let (name, count) = (format!("producer-{index}"), plan.between(100, 400) / producers);
-        sending.push(if delayed {
+        sending.push(if workload == Workload::Delayed {
             cluster.produce_delayed(&name, count, pace * 10)
         } else {
             cluster.produce(&name, count, pace)

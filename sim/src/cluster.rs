@@ -15,7 +15,8 @@ use metaq::proto::remoting::requests::UpdateAndCreateTopic;
 use metaq::proto::remoting::{request, response, Command};
 
 use crate::checkers::{
-    acknowledged_kept, all_delivered, delayed_on_time, nothing_read_early, offsets_dense, stored_once, Violation,
+    acknowledged_kept, all_delivered, delayed_on_time, handed_back_again, nothing_read_early, offsets_dense,
+    stored_once, Violation,
 };
 use crate::client::{ClientError, Consumer, Producer, Remote, Routes};
 use crate::history::{Event, Queue};
@@ -218,7 +219,8 @@ impl Cluster {
         let events = self.world.history().events();
         acknowledged_kept(&events)?;
         offsets_dense(&events)?;
-        if !events.iter().any(|event| matches!(event, Event::Scheduled(..))) {
+        handed_back_again(&events)?;
+        if !events.iter().any(|event| matches!(event, Event::Scheduled(..) | Event::HandedBack(..))) {
             stored_once(&events)?;
         }
         nothing_read_early(&events)?;
@@ -269,9 +271,29 @@ impl Cluster {
         node
     }
 
+    /// As [`Cluster::consume`]; the group hands back so many of 1,000 messages and consumes them from its retry queues.
+    pub fn consume_failing(&self, name: &str, group: &str, per_mille: u64) {
+        let node = self.world.add_node(name);
+        let consumer = |queue| Consumer::new(self.world.clone(), node, &self.nameserver_addresses(), queue, group);
+        for queue in self.queues() {
+            self.world.spawn(node, consumer(queue).failing(per_mille).run());
+        }
+        for queue in self.retry_queues(group) {
+            self.world.spawn(node, consumer(queue).run());
+        }
+    }
+
+    fn retry_queues(&self, group: &str) -> Vec<Queue> {
+        let topic = format!("%RETRY%{group}");
+        (0..self.brokers.len()).map(|index| Queue::new(&self.broker_name(index), &topic, 0)).collect()
+    }
+
     /// Reads all queues from their beginning, as the last word on what is stored.
     pub async fn find_all(&self) {
-        for queue in self.queues() {
+        let events = self.world.history().events();
+        let retries = events.iter().any(|event| matches!(event, Event::HandedBack(..)));
+        let retry_queues = if retries { self.retry_queues(GROUP) } else { Vec::new() };
+        for queue in self.queues().into_iter().chain(retry_queues) {
             let name = queue.to_string();
             let reader = Consumer::new(self.world.clone(), self.admin, &self.nameserver_addresses(), queue, "auditors");
             if let Err(error) = reader.find_all().await {

@@ -52,6 +52,8 @@ pub enum Event {
     Unknown(Message),
     /// A consumer of the group got a message.
     Consumed(Arc<str>, Message, Place),
+    /// A consumer of the group handed a message back, to get it again later, and was told that this is done.
+    HandedBack(Arc<str>, Message),
     /// The message lay there when all faults had ended.
     Found(Message, Place),
 }
@@ -80,6 +82,7 @@ impl History {
                 self.trace.note(client, "scheduled", &[*message, delay.as_millis() as u64], "");
             }
             Event::Unknown(message) => self.trace.note(client, "unknown", &[*message], ""),
+            Event::HandedBack(_, message) => self.trace.note(client, "handed back", &[*message], ""),
             Event::Acknowledged(message, place) => self.note_place(client, "acknowledged", *message, place),
             Event::Consumed(_, message, place) => self.note_place(client, "consumed", *message, place),
             Event::Found(message, place) => self.note_place(client, "found", *message, place),

@@ -40,6 +40,7 @@ pub const ALL: &[Scenario] = &[
     cluster::BROKER_POWER_CUT,
     cluster::BROKER_KILL,
     cluster::DELAYED,
+    cluster::HANDED_BACK,
     nameservers::HEARTBEAT_TIME_OUT,
     nameservers::DISAGREEMENT,
     disks::SLOW,

@@ -67,6 +67,7 @@ fn a_cluster_keeps_its_promises() {
         ("heartbeat_time_out", 8),
         ("nameservers_disagree", 6),
         ("delayed_messages", 12),
+        ("handed_back", 12),
         ("slow_disk", 20),
         ("failed_sync", 30),
         ("full_disk", 15),

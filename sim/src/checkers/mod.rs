@@ -8,6 +8,7 @@ mod delivered;
 mod kept;
 mod offsets;
 mod once;
+mod retried;
 #[cfg(test)]
 mod testing;
 
@@ -19,6 +20,7 @@ pub use delivered::all_delivered;
 pub use kept::acknowledged_kept;
 pub use offsets::offsets_dense;
 pub use once::stored_once;
+pub use retried::handed_back_again;
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ pub fn offsets_dense(history: &[Event]) -> Result<(), Violation> {
                 queues.entry(&place.0).or_default().push(place.1);
                 (*message, place)
             }
-            Event::Sending(_) | Event::Scheduled(..) | Event::Refused(_) | Event::Unknown(_) => continue,
+            _ => continue,
         };
         let first = *names.entry(place).or_insert(message);
         if first != message {

@@ -1,4 +1,4 @@
-//! Histories in words: `send 1, ack 1 q0:5, unknown 2, refused 3, later 4 30, at 30, got group 1 q0:5, found 1 q0:5`;
+//! Histories in words: `send 1, ack 1 q0:5, unknown 2, refused 3, later 4 30, at 30, back group 4, got group 1 q0:5, found 1 q0:5`;
 //! times are seconds.
 
 use std::time::Duration;
@@ -27,6 +27,7 @@ fn parse(text: &str) -> Vec<Timed> {
             "refused" => Event::Refused(number(1)),
             "unknown" => Event::Unknown(number(1)),
             "got" => Event::Consumed(words[1].into(), number(2), place(words[3])),
+            "back" => Event::HandedBack(words[1].into(), number(2)),
             "found" => Event::Found(number(1), place(words[2])),
             other => panic!("no event is called {other}"),
         };

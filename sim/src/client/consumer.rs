@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use metaq::proto::body::TopicRouteData;
 use metaq::proto::message::record::{iterate, BodyCrc};
-use metaq::proto::remoting::requests::{PullHeader, QueryConsumerOffset};
+use metaq::proto::remoting::requests::{ConsumerSendMsgBack, PullHeader, QueryConsumerOffset};
 use metaq::proto::remoting::{request, response, Command};
 
 use super::routes::CALL_LIMIT;
 use super::{message_of, ClientError, Routes};
 use crate::checkers::Violation;
 use crate::history::{Event, Message, Queue};
+use crate::random::Stream;
 use crate::world::{NodeId, World};
 
 /// How long a broker may hold a pull.
@@ -33,13 +34,33 @@ pub struct Consumer {
     route: Option<TopicRouteData>,
     /// The next offset to pull; `None` if the broker is to be asked for it.
     next: Option<u64>,
+    /// Of 1,000 messages, how many it hands back.
+    failures_per_mille: u64,
+    random: Stream,
+}
+
+/// A message as it was pulled.
+struct Pulled {
+    message: Message,
+    offset: u64,
+    /// Where its record lies in the broker's log.
+    position: u64,
 }
 
 impl Consumer {
     /// A member of `group` that has `queue` for itself.
     pub fn new(world: World, node: NodeId, nameservers: &[String], queue: Queue, group: &str) -> Consumer {
-        let routes = Routes::new(world.env(node), nameservers);
-        Consumer { world, node, routes, queue, group: group.to_owned(), route: None, next: None }
+        let env = world.env(node);
+        let random = Stream::new(env.rng.next_u64(), "consumer");
+        let routes = Routes::new(env, nameservers);
+        let group = group.to_owned();
+        Consumer { world, node, routes, queue, group, route: None, next: None, failures_per_mille: 0, random }
+    }
+
+    /// Lets it hand back so many of 1,000 messages, to get them again later.
+    pub fn failing(mut self, per_mille: u64) -> Consumer {
+        self.failures_per_mille = per_mille;
+        self
     }
 
     /// Consumes until it is dropped.
@@ -69,8 +90,9 @@ impl Consumer {
                 response::PULL_RETRY_IMMEDIATELY | response::PULL_OFFSET_MOVED if next_of(&answer) > Some(next) => {}
                 _ => return Err(ClientError::Refused(answer)),
             }
-            for (message, offset) in self.records(&answer.body) {
-                self.world.history().add(self.node, Event::Found(message, (self.queue.clone(), offset)));
+            for pulled in self.records(&answer.body) {
+                let place = (self.queue.clone(), pulled.offset);
+                self.world.history().add(self.node, Event::Found(pulled.message, place));
             }
             next = next_of(&answer).ok_or(ClientError::NoRoute)?;
         }
@@ -86,15 +108,36 @@ impl Consumer {
         let answer = self.routes.ask(&route, &self.queue.broker, request, HOLD + CALL_LIMIT).await?;
         match answer.code {
             response::SUCCESS => {
-                for (message, offset) in self.records(&answer.body) {
-                    let place = (self.queue.clone(), offset);
-                    self.world.history().add(self.node, Event::Consumed(self.group.as_str().into(), message, place));
+                for pulled in self.records(&answer.body) {
+                    let place = (self.queue.clone(), pulled.offset);
+                    let consumed = Event::Consumed(self.group.as_str().into(), pulled.message, place);
+                    self.world.history().add(self.node, consumed);
+                    if self.random.chance(self.failures_per_mille) {
+                        self.hand_back(&route, &pulled).await?;
+                    }
                 }
             }
             response::PULL_NOT_FOUND | response::PULL_RETRY_IMMEDIATELY | response::PULL_OFFSET_MOVED => {}
             _ => return Err(ClientError::Refused(answer)),
         }
         self.next = next_of(&answer).or(Some(next));
+        Ok(())
+    }
+
+    async fn hand_back(&mut self, route: &TopicRouteData, pulled: &Pulled) -> Result<(), ClientError> {
+        let request = Command::request(request::CONSUMER_SEND_MSG_BACK).with_ext(&ConsumerSendMsgBack {
+            offset: pulled.position as i64,
+            group: self.group.as_str().into(),
+            delay_level: self.random.between(1, 2) as i32,
+            origin_msg_id: None,
+            origin_topic: Some((*self.queue.topic).into()),
+            unit_mode: false,
+            max_reconsume_times: Some(16),
+        });
+        let answer = self.routes.ask(route, &self.queue.broker, request, CALL_LIMIT).await?;
+        if answer.code == response::SUCCESS {
+            self.world.history().add(self.node, Event::HandedBack(self.group.as_str().into(), pulled.message));
+        }
         Ok(())
     }
 
@@ -141,12 +184,12 @@ impl Consumer {
     }
 
     /// The messages of a body. One that is damaged is a broken promise.
-    fn records(&self, body: &[u8]) -> Vec<(Message, u64)> {
+    fn records(&self, body: &[u8]) -> Vec<Pulled> {
         let mut records = Vec::new();
         for record in iterate(body, BodyCrc::Verify) {
             let message = record.map_err(|error| error.to_string()).and_then(|record| {
-                let message = message_of(&record)?;
-                Ok((message, record.queue_offset().0))
+                let (offset, position) = (record.queue_offset().0, record.physical_offset().0);
+                Ok(Pulled { message: message_of(&record)?, offset, position })
             });
             match message {
                 Ok(record) => records.push(record),
