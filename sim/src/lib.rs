@@ -5,6 +5,7 @@
 //! one of them for one seed, and [`sweep`] many, each in a process of its own.
 
 pub mod agenda;
+pub mod canaries;
 pub mod checkers;
 pub mod client;
 pub mod clock;
@@ -18,6 +19,8 @@ pub mod runner;
 pub mod scenarios;
 pub mod store_process;
 pub mod sweep;
+#[cfg(test)]
+mod crash_images;
 #[cfg(test)]
 mod testing;
 pub mod trace;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{bail, Context};
 use clap::{Parser, Subcommand};
 use metaq::env::Canary;
+use sim::canaries;
 use sim::runner;
 use sim::scenarios::{self, Scenario};
 use sim::sweep::sweep;
@@ -29,6 +30,8 @@ enum Action {
     Run(Which),
     /// Runs a scenario with a seed and prints every event: time, machine, event, numbers.
     Replay(Which),
+    /// Switches every planted bug on, one after the other, and says which seed found it and by which checker.
+    Canaries,
     /// Runs a scenario, or all, with many seeds.
     Sweep {
         /// A scenario's name, or `all`.
@@ -43,6 +46,31 @@ enum Action {
         #[arg(long, value_parser = canary)]
         canary: Vec<Canary>,
     },
+}
+
+/// Hunts every planted bug and prints the table.
+fn hunt_canaries() -> anyhow::Result<ExitCode> {
+    let binary = std::env::current_exe()?;
+    let mut all_found = true;
+    println!("{:<24} {:<18} {:>5}  found by", "planted bug", "scenario", "seed");
+    for planted in canaries::ALL {
+        let name = format!("{:?}", planted.canary);
+        match planted.hunt(&binary) {
+            Some(run) if planted.is_named_by(&run) => {
+                let checker = planted.checkers.iter().find(|checker| run.line.contains(*checker)).unwrap_or(&"");
+                println!("{name:<24} {:<18} {:>5}  {checker}", planted.scenario, run.seed);
+            }
+            Some(run) => {
+                all_found = false;
+                println!("{name:<24} {:<18} {:>5}  another checker: {}", planted.scenario, run.seed, run.line);
+            }
+            None => {
+                all_found = false;
+                println!("{name:<24} {:<18}     -  nobody", planted.scenario);
+            }
+        }
+    }
+    Ok(if all_found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 #[derive(clap::Args)]
@@ -77,6 +105,7 @@ fn main() -> anyhow::Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        Action::Canaries => hunt_canaries(),
         Action::Run(which) => play(which, false),
         Action::Replay(which) => play(which, true),
         Action::Sweep { scenario, seeds, jobs, canary } => {

@@ -14,7 +14,7 @@ use metaq::env::{Canary, Env};
 use crate::agenda::{Agenda, Sleep};
 use crate::checkers::Violation;
 use crate::clock::SimClock;
-use crate::disk::{Drive, DriveSettings, SimDisk};
+use crate::disk::{Choose, Drive, DriveSettings, SimDisk};
 use crate::faults::SimFaults;
 use crate::history::History;
 use crate::net::{LinkSettings, Network, SimNet};
@@ -176,6 +176,14 @@ impl World {
         self.0.network.power_off(node);
         self.end_life(node);
         self.disk(node).power_cut();
+    }
+
+    /// As [`World::power_cut`], `choose` deciding what of the unsynced changes is on the disk.
+    pub fn power_cut_by(&self, node: NodeId, choose: &mut dyn Choose) {
+        self.note(node, "power cut", &[], "");
+        self.0.network.power_off(node);
+        self.end_life(node);
+        self.disk(node).power_cut_by(choose);
     }
 
     /// Makes the machine ready for a new process, which the scenario starts.
