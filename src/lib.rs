@@ -11,7 +11,6 @@
 
 pub mod env;
 pub mod config;
-pub mod metrics;
 pub mod proto;
 pub mod store;
 pub mod nameserver;
