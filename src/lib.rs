@@ -2,7 +2,7 @@
 //!
 //! Modules in reading order; each uses only those above it (`tests/tidy.rs` checks that):
 //!
-//! 1. [`env`]: the doors to time, network, disk and randomness. Only `env::real` touches the operating system.
+//! 1. [`mod@env`]: the doors to time, network, disk and randomness. Only `env::real` touches the operating system.
 //! 2. [`proto`]: RocketMQ's wire and record formats: bytes in, values out.
 //! 3. [`store`]: commit log, consume queues, index, recovery, config files.
 //! 4. [`nameserver`] and [`broker`]: the rules, as plain state machines that never wait.
@@ -11,7 +11,6 @@
 
 pub mod env;
 pub mod config;
-pub mod metrics;
 pub mod proto;
 pub mod store;
 pub mod nameserver;

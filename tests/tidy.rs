@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Modules of `src/` and the modules each may name, besides itself.
 fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
     let base = vec!["env"];
-    let proto = [base.clone(), vec!["metrics"]].concat();
+    let proto = base.clone();
     let config = [base.clone(), vec!["proto"]].concat();
     let store = [proto.clone(), vec!["proto", "config"]].concat();
     let rules = [store.clone(), vec!["store"]].concat();
@@ -14,7 +14,6 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
     let cli = [actors.clone(), vec!["actors"]].concat();
     BTreeMap::from([
         ("env", vec![]),
-        ("metrics", vec![]),
         ("config", config),
         ("proto", proto),
         ("store", store),

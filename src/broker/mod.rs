@@ -1,6 +1,6 @@
 //! The broker's rules: topics, groups, clients, offsets, locks, holds, delays, and what may be sent and pulled.
 //!
-//! Plain state machines. None of them waits, reads a clock or touches a file: time comes in as [`Millis`], what is to be
+//! Plain state machines. None of them waits, reads a clock or touches a file: time comes in as `Millis`, what is to be
 //! done goes out as an [`Effect`]. Two clocks are told apart by name: `now` is monotonic time and decides about leases
 //! and time-outs, so that a corrected wall clock expires nothing; `wall` is wall-clock time and only where a format asks
 //! for it.

@@ -5,9 +5,9 @@
 //!                              │                   ├─► Store::read, record_at, offset_by_time
 //!                              └─► ConsumeQueue ───┘            any number of readers, never waiting for it
 //! ```
-//! Reading order: [`options`], [`batch`] and [`error`] (what goes in and what can go wrong), [`segment`] and
-//! [`commit_log`], [`consume_queue`], [`derive`] (what follows from a record), [`writer`], [`read`] and
-//! [`time_search`], [`recovery`].
+//! Reading order: `options`, [`batch`] and [`error`] (what goes in and what can go wrong), `segment` and
+//! `commit_log`, [`consume_queue`], `derive` (what follows from a record), `writer`, `read` and
+//! `time_search`, [`recovery`].
 
 pub mod batch;
 pub mod check;

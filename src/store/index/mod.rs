@@ -1,9 +1,9 @@
 //! The key index: from `topic#key` to the records that have the key.
 //!
 //! Index files derive from the log and only from the log, so whatever is missing or doubtful is thrown away and built
-//! again from [`IndexService::next`]. Bytes are RocketMQ's, see [`layout`].
+//! again from [`IndexService::next`]. Bytes are RocketMQ's, see `layout`.
 //!
-//! New entries wait in memory and are brought into the file in batches, see [`merge`]. Files are sparse and written
+//! New entries wait in memory and are brought into the file in batches, see `merge`. Files are sparse and written
 //! with plain writes: a full disk is an error here, never a signal.
 //!
 //! A hash is not a key: candidates are checked against the record ([`IndexRecord::answers`]) while a query runs, so

@@ -1,7 +1,7 @@
 //! Opening a store: find out what is there, read what has to be read, put right what is wrong.
 //!
-//! The log is the truth. Its end is where records stop; everything else derives from it. [`plan`] decides what is read,
-//! [`queues`] compares consume queues with what was read. A crash during recovery repeats it with the same result.
+//! The log is the truth. Its end is where records stop; everything else derives from it. `plan` decides what is read,
+//! `queues` compares consume queues with what was read. A crash during recovery repeats it with the same result.
 
 mod log_end;
 mod open;
