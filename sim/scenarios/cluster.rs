@@ -47,6 +47,13 @@ pub const HANDED_BACK: Scenario = Scenario {
     run: |world| crashes(world, FlushDiskType::SyncFlush, true, Workload::HandedBack).boxed_local(),
 };
 
+/// A clean stop keeps everything, whatever comes behind it.
+pub const CLEAN_STOP: Scenario = Scenario {
+    name: "clean_stop",
+    story: "ASYNC_FLUSH: a broker is stopped cleanly under load, then the power goes; nothing acknowledged is lost",
+    run: |world| clean_stop(world).boxed_local(),
+};
+
 /// What clients do while the broker crashes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Workload {
@@ -109,5 +116,23 @@ async fn crashes(world: World, flush: FlushDiskType, power: bool, workload: Work
     for producer in sending {
         producer.await.map_err(|_| Violation::new("clients live", "a producer was killed"))?;
     }
+    cluster.settle().await
+}
+
+async fn clean_stop(world: World) -> Verdict {
+    let mut plan = world.random("plan");
+    let cluster = Cluster::start(&world, 1, 1, FlushDiskType::AsyncFlush).await;
+    cluster.consume("consumer", GROUP);
+    let sending = cluster.produce("producer", 200, Duration::from_millis(*plan.pick(&[5, 50, 200])));
+    for _ in 0..plan.between(1, 3) {
+        cluster.until_serving(0).await;
+        world.sleep(Duration::from_millis(plan.below(3_000))).await;
+        cluster.stop_broker(0).await;
+        world.power_cut(cluster.brokers[0]);
+        world.sleep(Duration::from_millis(plan.below(1_000))).await;
+        world.restart(cluster.brokers[0]);
+        cluster.start_broker(0);
+    }
+    sending.await.map_err(|_| Violation::new("clients live", "the producer was killed"))?;
     cluster.settle().await
 }

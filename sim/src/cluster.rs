@@ -4,9 +4,11 @@ use std::future::pending;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::channel::oneshot;
+use futures::future::{select, Either};
 use metaq::actors::broker::BrokerHandle;
 use metaq::actors::nameserver::NameServerHandle;
 use metaq::config::broker::{BrokerConfig, FlushDiskType};
@@ -27,6 +29,8 @@ const NAMESERVER_PORT: u16 = 9876;
 const BROKER_PORT: u16 = 10_911;
 /// How long a broker that was just started may take until it serves.
 const START_LIMIT: Duration = Duration::from_secs(30);
+/// How long a broker that is asked to stop may take.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
 
 /// Time for consumers to get everything once all faults have ended: they ask again every few hundred milliseconds, and
 /// routes are back at once.
@@ -42,6 +46,14 @@ pub const QUEUES: u32 = 4;
 /// The consumer group of all scenarios.
 pub const GROUP: &str = "billing";
 
+/// What a broker's process tells the scenario, and the way to ask it to stop.
+#[derive(Default)]
+struct Running {
+    serves: AtomicBool,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    stopped: AtomicBool,
+}
+
 /// A cluster. Everything runs from its start on.
 pub struct Cluster {
     world: World,
@@ -53,8 +65,7 @@ pub struct Cluster {
     pub brokers: Vec<NodeId>,
     /// The settings all brokers share.
     pub config: BrokerConfig,
-    /// Which brokers serve.
-    serving: Vec<Arc<AtomicBool>>,
+    running: Vec<Arc<Running>>,
 }
 
 impl Cluster {
@@ -70,8 +81,8 @@ impl Cluster {
         let brokers: Vec<NodeId> = (0..brokers).map(|index| machine(&format!("broker-{index}"))).collect();
         let config = small_files(world, flush);
         let admin = world.add_node("admin");
-        let serving = brokers.iter().map(|_| Arc::default()).collect();
-        let cluster = Cluster { world: world.clone(), admin, nameservers, brokers, config, serving };
+        let running = brokers.iter().map(|_| Arc::default()).collect();
+        let cluster = Cluster { world: world.clone(), admin, nameservers, brokers, config, running };
         for index in 0..cluster.nameservers.len() {
             cluster.start_nameserver(index);
         }
@@ -115,15 +126,24 @@ impl Cluster {
         config.namesrv_addr = self.nameserver_addresses().join(";");
         config.store_path_root_dir = "/data/store".to_owned();
         let env = world.env(node);
-        let serving = self.serving[index].clone();
-        serving.store(false, Ordering::Relaxed);
+        let (stop, asked_to_stop) = oneshot::channel();
+        let state = self.running[index].clone();
+        state.serves.store(false, Ordering::Relaxed);
+        state.stopped.store(false, Ordering::Relaxed);
+        *state.stop.lock().expect("no holder panics") = Some(stop);
         world.clone().spawn(node, async move {
             match BrokerHandle::start(&env, config, address).await {
                 Ok(running) => {
                     world.note(node, "broker serves", &[], "");
-                    serving.store(true, Ordering::Relaxed);
-                    let reason = running.failed().await;
-                    world.violated(Violation::new("a broker keeps running", reason));
+                    state.serves.store(true, Ordering::Relaxed);
+                    if let Some(reason) = failure_before_stop(&running, asked_to_stop).await {
+                        return world.violated(Violation::new("a broker keeps running", reason));
+                    }
+                    if let Err(error) = running.stop(STOP_LIMIT).await {
+                        world.violated(Violation::new("a broker stops cleanly", format!("{error:#}")));
+                    }
+                    world.note(node, "broker stopped", &[], "");
+                    state.stopped.store(true, Ordering::Relaxed);
                 }
                 Err(error) => world.violated(Violation::new("a broker starts", format!("{error:#}"))),
             }
@@ -163,7 +183,22 @@ impl Cluster {
     /// Waits until a broker that was started serves.
     pub async fn until_serving(&self, index: usize) {
         let deadline = self.world.now() + START_LIMIT;
-        while !self.serving[index].load(Ordering::Relaxed) && self.world.now() < deadline {
+        while !self.running[index].serves.load(Ordering::Relaxed) && self.world.now() < deadline {
+            self.world.sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Asks a broker to stop, as SIGTERM does, and waits until it has.
+    pub async fn stop_broker(&self, index: usize) {
+        let state = &self.running[index];
+        if let Some(stop) = state.stop.lock().expect("no holder panics").take() {
+            let _ = stop.send(());
+        }
+        let deadline = self.world.now() + STOP_LIMIT * 2;
+        while !state.stopped.load(Ordering::Relaxed) {
+            if self.world.now() > deadline {
+                return self.world.violated(Violation::new("a broker stops cleanly", "it does not end"));
+            }
             self.world.sleep(Duration::from_millis(10)).await;
         }
     }
@@ -300,6 +335,14 @@ impl Cluster {
                 self.world.violated(Violation::new("queues can be read", format!("{name}: {error:?}")));
             }
         }
+    }
+}
+
+/// Why a broker failed; `None` once it is asked to stop.
+async fn failure_before_stop(running: &BrokerHandle, asked_to_stop: oneshot::Receiver<()>) -> Option<String> {
+    match select(asked_to_stop, Box::pin(running.failed())).await {
+        Either::Left(_) => None,
+        Either::Right((reason, _)) => Some(reason),
     }
 }
 
