@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use metaq::config::broker::FlushDiskType;
 
-use crate::checkers::Violation;
+use crate::checkers::{all_delivered, offsets_dense, stored_once, Violation};
 use crate::cluster::{Cluster, GROUP};
 use crate::history::Event;
 use crate::scenarios::{Scenario, Verdict};
@@ -45,6 +45,13 @@ pub const HANDED_BACK: Scenario = Scenario {
     name: "handed_back",
     story: "SYNC_FLUSH: consumers hand messages back while the broker is killed or loses its power; all come again",
     run: |world| crashes(world, FlushDiskType::SyncFlush, true, Workload::HandedBack).boxed_local(),
+};
+
+/// DSK-5: what ASYNC_FLUSH may lose, and what it may not: what is there has dense offsets and reaches the consumers.
+pub const ASYNC_POWER_CUT: Scenario = Scenario {
+    name: "broker_async_power_cut",
+    story: "ASYNC_FLUSH: the power goes at any moment; the broker comes back with dense queues, and groups get what is there",
+    run: |world| async_power_cut(world).boxed_local(),
 };
 
 /// A clean stop keeps everything, whatever comes behind it.
@@ -135,4 +142,26 @@ async fn clean_stop(world: World) -> Verdict {
     }
     sending.await.map_err(|_| Violation::new("clients live", "the producer was killed"))?;
     cluster.settle().await
+}
+
+async fn async_power_cut(world: World) -> Verdict {
+    let mut plan = world.random("plan");
+    let cluster = Cluster::start(&world, 1, 1, FlushDiskType::AsyncFlush).await;
+    cluster.consume("consumer", GROUP);
+    let sending = cluster.produce("producer", 200, Duration::from_millis(*plan.pick(&[5, 50, 200])));
+    for _ in 0..plan.between(1, 3) {
+        cluster.until_serving(0).await;
+        world.sleep(Duration::from_millis(plan.below(5_000))).await;
+        world.power_cut(cluster.brokers[0]);
+        world.sleep(Duration::from_millis(plan.below(1_000))).await;
+        world.restart(cluster.brokers[0]);
+        cluster.start_broker(0);
+    }
+    sending.await.map_err(|_| Violation::new("clients live", "the producer was killed"))?;
+    cluster.catch_up().await;
+    let events = world.history().events();
+    let found: Vec<Event> = events.iter().filter(|event| matches!(event, Event::Found(..))).cloned().collect();
+    offsets_dense(&found)?;
+    stored_once(&found)?;
+    all_delivered(&events, &[GROUP])
 }

@@ -245,11 +245,16 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until everybody had time to catch up, looks what is stored, and judges.
-    pub async fn settle(&self) -> Result<(), Violation> {
+    /// Ends all cuts, waits until everybody had time to catch up, and looks what is stored.
+    pub async fn catch_up(&self) {
         self.world.network().heal();
         self.world.sleep(SETTLE).await;
         self.find_all().await;
+    }
+
+    /// Waits until everybody had time to catch up, looks what is stored, and judges.
+    pub async fn settle(&self) -> Result<(), Violation> {
+        self.catch_up().await;
         delayed_on_time(&self.world.history().timed())?;
         let events = self.world.history().events();
         acknowledged_kept(&events)?;

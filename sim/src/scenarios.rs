@@ -39,6 +39,7 @@ pub const ALL: &[Scenario] = &[
     cluster::CALM,
     cluster::BROKER_POWER_CUT,
     cluster::BROKER_KILL,
+    cluster::ASYNC_POWER_CUT,
     cluster::CLEAN_STOP,
     cluster::DELAYED,
     cluster::HANDED_BACK,

@@ -68,6 +68,8 @@ fn a_cluster_keeps_its_promises() {
         ("nameservers_disagree", 6),
         ("delayed_messages", 12),
         ("handed_back", 12),
+        ("clean_stop", 10),
+        ("broker_async_power_cut", 15),
         ("slow_disk", 20),
         ("failed_sync", 30),
         ("full_disk", 15),
