@@ -41,12 +41,14 @@ use self::shared::{Parts, Settings, Shared};
 use super::log_writer::{LogWriterHandle, LogWriterOptions};
 use super::net::{ListenerHandle, ListenerOptions};
 use crate::broker::groups::{GroupRules, GroupTable};
-use crate::broker::offsets::OffsetTable;
+use crate::broker::offsets::{lower_to_ends, Lowered, OffsetTable};
 use crate::broker::topics::{TopicRules, TopicTable};
 use crate::broker::Effect;
 use crate::config::broker::{BrokerConfig, FlushDiskType};
 use crate::env::{Env, Listener};
+use crate::proto::body::ConsumerOffsetSerializeWrapper;
 use crate::proto::message::system::BootOptions;
+use crate::store::recovery::Exit;
 use crate::store::retention::{DiskGuard, RetentionPolicy, RetentionSettings};
 use crate::store::{self, FlushMode, Opened, Store, StoreOptions};
 
@@ -90,13 +92,16 @@ impl BrokerHandle {
         // The topics come first: what a queue's directory means follows from them.
         let (topics_file, topics) = Saved::open(env, &root_directory)?;
         let (groups_file, groups) = Saved::open(env, &root_directory)?;
-        let (offsets_file, offsets) = Saved::open(env, &root_directory)?;
+        let (mut offsets_file, mut offsets) = Saved::open(env, &root_directory)?;
         let (delays_file, delays) = Saved::open(env, &root_directory)?;
         let Opened { store, writer, dispatcher, report } = store::open(env, store_options(&config)).await?;
         for repair in &report.repairs {
             tracing::warn!("{repair}");
         }
         tracing::info!(exit = ?report.exit, records = report.records_read, end = report.log_end.0, "the store is open");
+        if report.exit == Exit::Unclean {
+            lower_offsets(&store, &mut offsets, &mut offsets_file).await?;
+        }
 
         let (failure_sender, failure) = watch::channel(None);
         let (root, _) = Actor::spawn(None, BrokerActor, failure_sender).await?;
@@ -205,6 +210,23 @@ impl BrokerHandle {
         closed?;
         delays_saved.and(saved).map_err(anyhow::Error::msg)
     }
+}
+
+/// After a crash no group's offset stays above the end of its queue. Saved before anybody sends or pulls, so that a
+/// second crash does not bring the old ones back.
+async fn lower_offsets(store: &Store, offsets: &mut ConsumerOffsetSerializeWrapper, file: &mut Saved) -> Result<()> {
+    let end_of = |topic: &str, id: i32| {
+        let queue = u32::try_from(id).ok().and_then(|id| store.queue(topic, id));
+        queue.map_or(0, |queue| i64::try_from(queue.max().0).unwrap_or(i64::MAX))
+    };
+    let lowered = lower_to_ends(offsets, end_of);
+    for Lowered { key, queue_id, was, is } in &lowered {
+        tracing::warn!(key, queue_id, was, is, "a group's offset stood above the end of its queue");
+    }
+    if !lowered.is_empty() {
+        file.save(offsets).await.map_err(anyhow::Error::msg)?;
+    }
+    Ok(())
 }
 
 /// The main listener, and one two ports below for clients of RocketMQ before 4.5.

@@ -20,6 +20,7 @@ use super::{BrokerError, Effect, QueueKey, Report};
 use position::Position;
 pub use position::{Commit, Who, RESET_GUARD_MS};
 pub use reset::{reset_target, ResetRequest};
+pub use snapshot::{lower_to_ends, Lowered};
 
 /// The offsets of all groups. `now` is monotonic time.
 #[derive(Debug)]

@@ -7,6 +7,37 @@ use crate::proto::body::ConsumerOffsetSerializeWrapper as Wrapper;
 
 use super::{OffsetTable, Position};
 
+/// An offset that stood above the end of its queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lowered {
+    /// `topic@group`.
+    pub key: String,
+    /// The queue.
+    pub queue_id: i32,
+    /// The offset before.
+    pub was: i64,
+    /// The queue's end, which it is now.
+    pub is: i64,
+}
+
+/// Brings offsets that stand above their queue's end down to it; `end_of` tells the end. After a power cut under
+/// ASYNC_FLUSH a queue may lack what a group has consumed, and the group would skip the messages that get those numbers
+/// next (DSK-5).
+pub fn lower_to_ends(file: &mut Wrapper, end_of: impl Fn(&str, i32) -> i64) -> Vec<Lowered> {
+    let mut lowered = Vec::new();
+    for (key, queues) in &mut file.offset_table {
+        let Some((topic, _)) = Wrapper::split_key(key) else { continue };
+        for (queue_id, offset) in queues {
+            let end = end_of(topic, *queue_id);
+            if *offset > end {
+                lowered.push(Lowered { key: key.clone(), queue_id: *queue_id, was: *offset, is: end });
+                *offset = end;
+            }
+        }
+    }
+    lowered
+}
+
 impl OffsetTable {
     /// The table of the file. Keys without a group are left out.
     pub fn load(wrapper: Wrapper, version_step: u64, limit: usize) -> OffsetTable {
@@ -43,5 +74,22 @@ impl OffsetTable {
         let mut wrapper = Wrapper { data_version: Some(self.version), group_topic_map: None, offset_table };
         wrapper.derive_group_topic_map();
         wrapper
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_above_the_end_come_down_to_it() {
+        let mut file = Wrapper::default();
+        file.offset_table.insert(Wrapper::key("orders", "billing"), BTreeMap::from([(0, 103), (1, 100), (2, 7)]));
+        let lowered = lower_to_ends(&mut file, |topic, id| if (topic, id) == ("orders", 2) { 0 } else { 100 });
+        let key = Wrapper::key("orders", "billing");
+        let expected = [(0, 103, 100), (2, 7, 0)];
+        let expected = expected.map(|(queue_id, was, is)| Lowered { key: key.clone(), queue_id, was, is });
+        assert_eq!(lowered, expected);
+        assert_eq!(file.offset_table[&key], BTreeMap::from([(0, 100), (1, 100), (2, 0)]));
     }
 }
