@@ -92,9 +92,7 @@ async fn crashes(world: World, flush: FlushDiskType, power: bool, workload: Work
     let cluster = Cluster::start(&world, 1, plan.between(1, 2) as usize, flush).await;
     match workload {
         Workload::HandedBack => cluster.consume_failing("consumer", GROUP, 200),
-        Workload::Plain | Workload::Delayed => {
-            cluster.consume("consumer", GROUP);
-        }
+        Workload::Plain | Workload::Delayed => cluster.consume("consumer", GROUP),
     }
     let producers = plan.between(1, 4);
     let mut sending = Vec::new();

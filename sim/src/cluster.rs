@@ -302,13 +302,12 @@ impl Cluster {
     }
 
     /// Starts a consumer group on a machine of its own, one reader for each queue.
-    pub fn consume(&self, name: &str, group: &str) -> NodeId {
+    pub fn consume(&self, name: &str, group: &str) {
         let node = self.world.add_node(name);
         for queue in self.queues() {
             let consumer = Consumer::new(self.world.clone(), node, &self.nameserver_addresses(), queue, group);
             self.world.spawn(node, consumer.run());
         }
-        node
     }
 
     /// As [`Cluster::consume`]; the group hands back so many of 1,000 messages and consumes them from its retry queues.
