@@ -89,12 +89,10 @@ async fn calm(world: World) -> Verdict {
 
 async fn crashes(world: World, flush: FlushDiskType, power: bool, workload: Workload) -> Verdict {
     let mut plan = world.random("plan");
-    let cluster = Cluster::start(&world, 1, 1, flush).await;
+    let cluster = Cluster::start(&world, 1, plan.between(1, 2) as usize, flush).await;
     match workload {
         Workload::HandedBack => cluster.consume_failing("consumer", GROUP, 200),
-        Workload::Plain | Workload::Delayed => {
-            cluster.consume("consumer", GROUP);
-        }
+        Workload::Plain | Workload::Delayed => cluster.consume("consumer", GROUP),
     }
     let producers = plan.between(1, 4);
     let mut sending = Vec::new();
@@ -107,18 +105,20 @@ async fn crashes(world: World, flush: FlushDiskType, power: bool, workload: Work
             cluster.produce(&name, count, pace)
         });
     }
-    let broker = cluster.brokers[0];
     for _ in 0..plan.between(1, 3) {
         let millis = *plan.pick(&[20, 500, 5_000]);
         world.sleep(Duration::from_micros(plan.below(millis * 1_000))).await;
+        let index = plan.below(cluster.brokers.len() as u64) as usize;
+        let broker = cluster.brokers[index];
         if power && plan.below(3) > 0 {
             world.power_cut(broker);
         } else {
             world.kill(broker);
         }
-        world.sleep(Duration::from_millis(plan.below(*plan.clone().pick(&[10, 3_000])))).await;
+        let longest = *plan.pick(&[10, 3_000]);
+        world.sleep(Duration::from_millis(plan.below(longest))).await;
         world.restart(broker);
-        cluster.start_broker(0);
+        cluster.start_broker(index);
     }
     for producer in sending {
         producer.await.map_err(|_| Violation::new("clients live", "a producer was killed"))?;

@@ -160,6 +160,12 @@ impl Network {
         })
     }
 
+    /// The time one small packet takes from one node to another.
+    pub(super) fn packet(&self, from: NodeId, to: NodeId) -> Duration {
+        let mut inner = self.lock();
+        self.link(&mut inner, from, to).latency()
+    }
+
     /// Sends the end of stream behind everything written.
     pub(super) fn shut(&self, inner: &mut Inner, id: u64, end: usize) {
         let Some(connection) = inner.connections.get(&id) else { return };
@@ -250,14 +256,5 @@ impl Inner {
     /// True if the machine runs.
     pub(super) fn is_powered(&self, node: NodeId) -> bool {
         self.hosts.get(&node).is_some_and(|host| host.powered)
-    }
-}
-
-/// Adds the time a packet takes from one node to another, for packets that are not part of a connection.
-impl Network {
-    /// The time of one small packet, and whether the link is open when it leaves.
-    pub(super) fn packet(&self, from: NodeId, to: NodeId) -> Duration {
-        let mut inner = self.lock();
-        self.link(&mut inner, from, to).latency()
     }
 }
