@@ -136,11 +136,12 @@ async fn serve_until_stopped(broker: &BrokerHandle) -> Result<ExitCode> {
     match select(Box::pin(signals::stop_requested()), Box::pin(broker.failed())).await {
         Either::Left((signal, _)) => {
             signal?;
-            eprintln!("stopping: flushing the store");
+            // Whoever read this may be gone; that must not keep the store from being closed.
+            let _ = writeln!(std::io::stderr(), "stopping: flushing the store");
             Ok(ExitCode::SUCCESS)
         }
         Either::Right((why, _)) => {
-            eprintln!("error: the broker stops: {why}");
+            let _ = writeln!(std::io::stderr(), "error: the broker stops: {why}");
             Ok(ExitCode::from(EXIT_BUG))
         }
     }
