@@ -15,6 +15,7 @@ pub mod checkpoint;
 mod commit_log;
 pub mod config_file;
 pub mod consume_queue;
+mod deleted_topics;
 pub mod derive;
 mod dispatcher;
 pub mod error;

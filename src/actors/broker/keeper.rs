@@ -144,7 +144,7 @@ impl KeeperArguments {
         for effect in effects {
             match effect {
                 Effect::DropQueues { topic } => {
-                    if let Err(error) = self.shared.store.delete_topic(&topic) {
+                    if let Err(error) = self.shared.store.delete_topic(&topic).await {
                         result = result.and(Err(format!("the queues of {topic} were not removed: {error}")));
                     }
                 }

@@ -160,11 +160,6 @@ impl QueueFiles {
         self.unsynced().files.retain(|key, _| !range.contains(key));
     }
 
-    /// The directory of all queues has changed.
-    pub(crate) fn note_topic_deleted(&self) {
-        self.unsynced().directories.insert(paths::consume_queue_dir(&self.root));
-    }
-
     /// Takes what has to be synced, for [`QueueFiles::sync`].
     pub(crate) fn take_unsynced(&self) -> Unsynced {
         std::mem::take(&mut self.unsynced())

@@ -86,8 +86,12 @@ fn give(recovery: &Recovery<'_>, replays: &mut Replays, at: u64, record: &Record
     let replay = match replays.get(&topic, id) {
         Some(replay) => replay,
         None => {
+            let born_at = recovery.deleted.of(&topic);
+            if at < born_at {
+                return Ok(());
+            }
             let queue = recovery.queues.get_or_create(&topic, id).map_err(io::Error::other)?;
-            replays.insert(QueueReplay::find(queue, &recovery.files, recovery.exit)?)
+            replays.insert(QueueReplay::find(queue, &recovery.files, recovery.exit, born_at)?)
         }
     };
     replay.on_record(&recovery.files, number, &entry)

@@ -303,6 +303,7 @@ impl LogWriter {
                     store.files.sync(unsynced).await?;
                     let table = table.map_err(io::Error::other)?;
                     files.queue_table.save(&table).await.map_err(io::Error::other)?;
+                    store.save_deleted_topics().await?;
                 }
                 files.checkpoint.save(&saved).await
             };

@@ -284,7 +284,7 @@ async fn a_deleted_topic_does_not_come_back() {
     running.maintain(START + 20_000).await;
     let directory = world.path("consumequeue/T");
     let kept = world.files("consumequeue/T");
-    running.store.delete_topic("T").unwrap();
+    running.store.delete_topic("T").await.unwrap();
     running.maintain(START + 20_010).await;
     kill(running);
     std::fs::create_dir_all(directory.join("0")).unwrap();
