@@ -8,6 +8,7 @@ use anyhow::{bail, Context, Result};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use super::console::say;
 use super::EXIT_REFUSED;
 use crate::env::{real, Disk};
 use crate::proto::message::DelayLevels;
@@ -73,7 +74,7 @@ pub fn run(args: StoreArgs) -> Result<ExitCode> {
     let report = check_store(&disk, directory, &options)
         .with_context(|| format!("the store in {} cannot be read", directory.display()))?;
     if args.json {
-        println!("{}", to_json(&report));
+        say!("{}", to_json(&report));
     } else {
         print(&report, directory);
     }
@@ -96,39 +97,35 @@ fn lock(disk: &dyn Disk, directory: &Path) -> Result<Option<Box<dyn crate::env::
 
 fn print(report: &CheckReport, directory: &Path) {
     let closed = if report.closed { "cleanly closed" } else { "not closed: the next start recovers it" };
-    println!("store     {}, {closed}", directory.display());
-    println!(
+    say!("store     {}, {closed}", directory.display());
+    say!(
         "log       {}, {}, bytes {} to {}",
         count(report.segments as u64, "segment", "segments"),
         count(report.records, "record", "records"),
         report.log_min.0,
         report.log_end.0
     );
-    println!(
-        "queues    {}, {}",
-        count(report.queues, "queue", "queues"),
-        count(report.queue_entries, "entry", "entries")
-    );
-    println!(
+    say!("queues    {}, {}", count(report.queues, "queue", "queues"), count(report.queue_entries, "entry", "entries"));
+    say!(
         "index     {}, {}",
         count(report.index_files, "file", "files"),
         count(report.index_entries, "entry", "entries")
     );
     for finding in &report.findings {
-        println!("{finding}");
+        say!("{finding}");
     }
     let listed = report.findings.len() as u64;
     let found = SEVERITIES.iter().map(|severity| report.count(*severity)).sum::<u64>();
     if listed < found {
-        println!("          {} more are not listed (--max)", found - listed);
+        say!("          {} more are not listed (--max)", found - listed);
     }
     let repairs = match report.count(Severity::Repairable) {
         0 => String::new(),
         repairs => format!(", {repairs} to be repaired at the next start"),
     };
     match report.count(Severity::Damage) {
-        0 => println!("ok        no damage{repairs}"),
-        damages => println!("DAMAGED   {}{repairs}", count(damages, "damage", "damages")),
+        0 => say!("ok        no damage{repairs}"),
+        damages => say!("DAMAGED   {}{repairs}", count(damages, "damage", "damages")),
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Store {
     pub(crate) queue_deleted: AtomicBool,
     /// Held over saves of the file; nothing else is asked for meanwhile.
     pub(crate) deleted_topics: futures::lock::Mutex<DeletedTopics>,
+    /// The disk refused the space for a segment; for the next pass of retention.
+    pub(crate) no_space: AtomicBool,
     pub(crate) state: WriteState,
     pub(crate) counters: Counters,
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{json, Value};
 
 use super::histogram::Histogram;
+use crate::cli::console::{say, tell};
 
 /// Counts of one load over one span of time.
 #[derive(Clone, Default)]
@@ -65,7 +66,7 @@ impl Measured {
             Some(micros) => format!("  server {micros:.2} µs/msg"),
             None => String::new(),
         };
-        println!(
+        say!(
             "{name:<10} {:>9} msg/s  {:>8.1} MB/s  p50 {}  p99 {}  p99.9 {}  max {}{cpu}",
             grouped(self.rate() as u64),
             self.megabytes(),
@@ -75,10 +76,10 @@ impl Measured {
             span(self.latency.max() as f64 / 1e3),
         );
         for (code, (count, remark)) in &self.errors {
-            println!("{name:<10} {count} answers with code {code}: {remark}");
+            say!("{name:<10} {count} answers with code {code}: {remark}");
         }
         if self.client_bound() {
-            eprintln!("note: the bench used its CPU to the full; the server could do more");
+            tell!("note: the bench used its CPU to the full; the server could do more");
         }
     }
 

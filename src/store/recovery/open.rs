@@ -100,6 +100,7 @@ pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError>
         queues_synced: AtomicU64::new(recovered.table.map_or(0, |table| table.log_end)),
         queue_deleted: AtomicBool::new(false),
         deleted_topics: futures::lock::Mutex::new(deleted_topics),
+        no_space: AtomicBool::new(false),
         state: WriteState::default(),
         counters: Counters::default(),
         lock: Mutex::new(Some(lock)),

@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
 
 use metaq::store::recovery::{Exit, Repair};
 use metaq::store::{FlushMode, OpenError};
@@ -398,4 +399,22 @@ async fn queues_whose_sync_failed_once_are_never_called_synced() {
     let running = world.open().await;
     assert_eq!((running.report.exit, running.report.records_read), (Exit::Unclean, 10));
     assert_eq!(running.firsts("T", 0), bodies(0..10));
+}
+
+/// A bad sector is no reason to guess: the start says where it is and what can be done.
+#[tokio::test]
+async fn a_place_that_cannot_be_read_is_named() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..10).await;
+    kill(running);
+    world.disk.faults.log_reads_fail.store(true, Ordering::Relaxed);
+    let refused = world.try_open().await.err().expect("it is not opened");
+    let text = refused.to_string();
+    assert!(text.starts_with("cannot read ") && text.contains(&format!("commitlog/{:020} at byte 0: ", 0)), "{text}");
+    assert_eq!(text.matches("Input/output error").count(), 1, "{text}");
+    assert!(std::error::Error::source(&refused).is_none(), "its cause would be told twice");
+    assert!(refused.hint().is_some_and(|hint| hint.contains("dd conv=noerror,sync")));
+    world.disk.faults.log_reads_fail.store(false, Ordering::Relaxed);
+    assert_eq!(world.open().await.firsts("T", 0), bodies(0..10));
 }

@@ -252,6 +252,8 @@ pub struct Faults {
     pub writes_fail: AtomicBool,
     pub allocations_fail: AtomicBool,
     pub queues_full: AtomicBool,
+    /// A bad sector in the commit log.
+    pub log_reads_fail: AtomicBool,
 }
 
 impl TestDisk {
@@ -269,6 +271,7 @@ fn failing(fault: &AtomicBool, error: io::ErrorKind) -> io::Result<()> {
 
 struct TestFile {
     is_queue: bool,
+    is_log: bool,
     inner: Arc<dyn File>,
     faults: Arc<Faults>,
 }
@@ -279,8 +282,10 @@ impl Disk for TestDisk {
         if creating || !self.inner.exists(path) && mode == OpenMode::CreateOrOpen {
             failing(&self.faults.writes_fail, io::ErrorKind::ReadOnlyFilesystem)?;
         }
-        let is_queue = path.components().any(|part| part.as_os_str() == "consumequeue");
-        Ok(Arc::new(TestFile { is_queue, inner: self.inner.open(path, mode)?, faults: Arc::clone(&self.faults) }))
+        let [is_queue, is_log] =
+            ["consumequeue", "commitlog"].map(|name| path.components().any(|part| part.as_os_str() == name));
+        let (inner, faults) = (self.inner.open(path, mode)?, Arc::clone(&self.faults));
+        Ok(Arc::new(TestFile { is_queue, is_log, inner, faults }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -314,8 +319,9 @@ impl Disk for TestDisk {
         self.inner.sync_dir(path)
     }
 
-    fn space(&self, path: &Path) -> io::Result<Space> {
-        self.inner.space(path)
+    /// Half full, whatever the machine's is.
+    fn space(&self, _: &Path) -> io::Result<Space> {
+        Ok(Space { total: 1 << 30, available: 1 << 29 })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
@@ -337,6 +343,9 @@ impl File for TestFile {
     }
 
     fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
+        if self.is_log && self.faults.log_reads_fail.load(Ordering::Relaxed) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
         self.inner.read_at(at, into)
     }
 
