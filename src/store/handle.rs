@@ -12,6 +12,7 @@ use super::error::{Refusal, StoreError};
 use super::index::IndexService;
 use super::options::{FlushMode, StoreOptions};
 use super::queues::Queues;
+use super::seldom::Seldom;
 use super::state::WriteState;
 use super::{derive, paths};
 use crate::env::{Env, FileLock};
@@ -37,6 +38,8 @@ pub struct Store {
     pub(crate) deleted_topics: futures::lock::Mutex<DeletedTopics>,
     /// The disk refused the space for a segment; for the next pass of retention.
     pub(crate) no_space: AtomicBool,
+    /// For the lines about messages that are damaged.
+    pub(crate) damage_told: Seldom,
     pub(crate) state: WriteState,
     pub(crate) counters: Counters,
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,

@@ -31,6 +31,7 @@ mod read;
 pub mod recovery;
 pub mod retention;
 mod segment;
+mod seldom;
 pub mod snapshot;
 mod state;
 mod time_search;

@@ -24,6 +24,7 @@ use crate::store::options::StoreOptions;
 use crate::store::paths;
 use crate::store::queue_table::{QueueTable, TABLE_LEN_MAX};
 use crate::store::queues::Queues;
+use crate::store::seldom::Seldom;
 use crate::store::state::WriteState;
 use crate::store::writer::{LogWriter, StateFiles};
 
@@ -101,6 +102,7 @@ pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError>
         queue_deleted: AtomicBool::new(false),
         deleted_topics: futures::lock::Mutex::new(deleted_topics),
         no_space: AtomicBool::new(false),
+        damage_told: Seldom::default(),
         state: WriteState::default(),
         counters: Counters::default(),
         lock: Mutex::new(Some(lock)),

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use metaq::store::recovery::{Exit, Repair};
 use metaq::store::{FlushMode, OpenError};
 
-use super::support::{Running, World, SEGMENT, START};
+use super::support::{logged, Running, World, SEGMENT, START};
 
 /// Overwrites bytes of a file.
 fn overwrite(world: &World, relative: &str, at: u64, bytes: &[u8]) {
@@ -227,6 +227,26 @@ async fn damage_in_the_middle_keeps_what_follows() {
     let kept = running.firsts("T", 0);
     assert_eq!(running.range("T", 0), (0, 90));
     assert_eq!(kept, [bodies(0..10), bodies(11..90)].concat(), "only the damaged one is gone");
+}
+
+/// A pull leaves it out, and the log says where it was; however often it is asked for, not more than once in 10 s.
+#[tokio::test]
+async fn a_damaged_message_that_is_left_out_is_told() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..5).await;
+    let damaged = running.send("T", 0, &[5; 50]).await.unwrap();
+    send(&mut running, 0, 6..10).await;
+    overwrite(&world, "commitlog/00000000000000000000", damaged.physical.0 + 4, &[0; 4]);
+    let lines = logged(|| {
+        for _ in 0..3 {
+            assert_eq!(running.firsts("T", 0).len(), 9);
+        }
+    });
+    let told: Vec<_> = lines.lines().filter(|line| line.contains("WARN")).collect();
+    let [told] = told[..] else { panic!("{lines}") };
+    let place = format!("topic=\"T\" queue=0 offset=5 position={}", damaged.physical.0);
+    assert!(told.contains(&place), "{told}");
 }
 
 /// A queue file that holds only fillers made RocketMQ skip all later records.
