@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -274,6 +274,8 @@ pub struct Faults {
     pub queues_full: AtomicBool,
     /// A bad sector in the commit log.
     pub log_reads_fail: AtomicBool,
+    /// How often `topics.json` was put in its place.
+    pub topics_saved: AtomicUsize,
 }
 
 impl TestDisk {
@@ -322,6 +324,9 @@ impl Disk for TestDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         failing(&self.faults.writes_fail, io::ErrorKind::ReadOnlyFilesystem)?;
+        if to.ends_with("topics.json") {
+            self.faults.topics_saved.fetch_add(1, Ordering::Relaxed);
+        }
         self.inner.rename(from, to)
     }
 
