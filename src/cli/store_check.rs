@@ -8,7 +8,7 @@ use anyhow::{bail, Context, Result};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::console::say;
+use super::console::{say, tell};
 use super::EXIT_REFUSED;
 use crate::env::{real, Disk};
 use crate::proto::message::DelayLevels;
@@ -24,6 +24,26 @@ pub struct StoreArgs {
 #[derive(Debug, Subcommand)]
 enum StoreCommand {
     /// Check every record, queue entry and index entry of a stopped broker's store; exit code 1 if one is damaged
+    ///
+    /// Nothing is changed. Each finding is one of three:
+    ///
+    ///   damage            bytes are not what a broker wrote, or point to nothing
+    ///   repaired at start what derives from the log is missing: the next start builds it
+    ///   note              worth knowing, nothing is wrong
+    ///
+    /// In a store that was not closed a torn end of the log is no damage: the next start ends
+    /// the log before it. In one that was closed whole records were there, so it is damage; the
+    /// start ends the log there all the same.
+    ///
+    /// With damage, copy the folder first. Then, if it is
+    ///
+    ///   in commitlog      start the broker: it keeps every message that it can read
+    ///   in consumequeue   move `queueTable` and `queueTable.bak` away and start the broker:
+    ///                     it compares every entry with the log
+    ///   in index          move the folder away and start the broker: it is built again
+    ///
+    /// Whatever keeps a broker from starting it says itself, with the file's name.
+    #[command(verbatim_doc_comment)]
     Check(CheckArgs),
 }
 
@@ -125,9 +145,19 @@ fn print(report: &CheckReport, directory: &Path) {
     };
     match report.count(Severity::Damage) {
         0 => say!("ok        no damage{repairs}"),
-        damages => say!("DAMAGED   {}{repairs}", count(damages, "damage", "damages")),
+        damages => {
+            say!("DAMAGED   {}{repairs}", count(damages, "damage", "damages"));
+            tell!("{WHAT_NOW}");
+        }
     }
 }
+
+const WHAT_NOW: &str = "\
+hint: copy the folder before anything else
+hint: in commitlog: start the broker; it keeps every message that it can read and says what is lost
+hint: in consumequeue: move `queueTable` and `queueTable.bak` away and start the broker; it puts every entry right
+hint: in index: move the folder away and start the broker; it builds the index again from the log
+hint: `metaq store check --help` says what the findings mean";
 
 const SEVERITIES: [Severity; 3] = [Severity::Note, Severity::Repairable, Severity::Damage];
 

@@ -183,6 +183,18 @@ fn a_settings_file_that_cannot_be_used_is_named() {
 }
 
 #[test]
+fn damage_is_told_with_what_to_do() {
+    let directory = TempDir::new().unwrap();
+    let log = directory.path().join("commitlog");
+    std::fs::create_dir_all(&log).unwrap();
+    std::fs::write(log.join("0".repeat(20)), [1; 4096]).unwrap();
+    let check = run(&["store", "check", text(directory.path())]);
+    assert_eq!(check.code, Some(1));
+    assert!(check.says("DAMAGED   1 damage\n") && check.says("hint: copy the folder"), "{check:?}");
+    assert!(check.says("the next start ends the log here"), "{check:?}");
+}
+
+#[test]
 fn help_teaches() {
     for (args, what) in [
         (["--help"].as_slice(), "The first five minutes"),
@@ -191,6 +203,7 @@ fn help_teaches() {
         (&["broker", "--help"], "broker.conf"),
         (&["bench", "--help"], "metaq bench produce"),
         (&["store", "check", "--help"], "storePathRootDir"),
+        (&["store", "check", "--help"], "repaired at start"),
     ] {
         let help = run(args);
         assert_eq!(help.code, Some(0));

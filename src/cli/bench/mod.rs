@@ -85,7 +85,7 @@ enum BenchCommand {
     Roundtrip {
         #[command(flatten)]
         common: Common,
-        /// Messages per second
+        /// Messages per second; fewer if one takes longer to be delivered
         #[arg(long, default_value_t = 1000.0, value_name = "N")]
         rate: f64,
     },
@@ -283,6 +283,9 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
             let (target, _broker) = common.target(&bench, &ground, true)?;
             let delivered = bench.roundtrip(&target, common.size, rate, common.extent(5.0))?;
             common.show(&[("acknowledge", &delivered.acknowledged), ("deliver", &delivered.delivery)]);
+            if let Some(shortfall) = delivered.delivery.shortfall(rate) {
+                tell!("note: {shortfall}");
+            }
             if delivered.missed > 0 {
                 tell!("error: {} messages were not delivered within a second", delivered.missed);
                 return Ok(ExitCode::from(super::EXIT_REFUSED));

@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex};
 use super::plan::Exit;
 use super::report::RecoveryReport;
 use super::{segments, Recovered, Recovery};
-use crate::env::{Env, FileLock, OpenMode};
+use crate::env::{Canary, Env, FileLock, OpenMode};
 use crate::proto::message::record::BLANK_SIZE;
 use crate::proto::PhysicalOffset;
 use crate::store::checkpoint::CheckpointFile;
 use crate::store::commit_log::CommitLog;
 use crate::store::config_file::ConfigFile;
 use crate::store::consume_queue::{QueueFiles, CQ_UNIT_SIZE};
-use crate::store::deleted_topics::DeletedTopics;
+use crate::store::deleted_topics::{DeletedTopics, Ends};
 use crate::store::dispatcher::Dispatcher;
 use crate::store::error::OpenError;
 use crate::store::handle::{Counters, Store};
@@ -59,7 +59,10 @@ pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError>
     let (root, files_max) = (options.root.clone(), options.open_queue_files_max);
     let files = QueueFiles::new(Arc::clone(&env.disk), root, options.queue_file_size, files_max);
     let queues = Queues::new(usize::MAX);
-    let deleted = deleted_topics.ends().clone();
+    let deleted = match env.canary(Canary::ReviveDeletedTopics) {
+        true => Ends::default(),
+        false => deleted_topics.ends().clone(),
+    };
     let mut recovery = Recovery { env, options: &options, exit, checkpoint, segments, files, queues, deleted };
     let recovered = match recovery.run(table).await? {
         // The table promised more than the files hold; the log has to tell.
