@@ -54,6 +54,7 @@ pub(super) struct Upkeep {
     checkpoint: CheckpointState,
     preparing_ahead: Trouble,
     saving: Trouble,
+    saving_queues: Trouble,
 }
 
 /// What the files of the store's state hold and will hold.
@@ -109,6 +110,7 @@ impl Upkeep {
             },
             preparing_ahead: Trouble::default(),
             saving: Trouble::default(),
+            saving_queues: Trouble::default(),
         }
     }
 
@@ -172,7 +174,11 @@ impl LogWriter {
             Done::Segment(number, prepared) => self.take_prepared(number, prepared),
             Done::Checkpoint { files, saved, queues, result } => {
                 // The log is what counts: without the checkpoint a recovery only reads more of it.
-                self.upkeep.saving.note("save the checkpoint", &result);
+                // Two files: the one may find space where the other does not.
+                match queues {
+                    Some(_) => self.upkeep.saving_queues.note("save the lengths of the queues", &result),
+                    None => self.upkeep.saving.note("save the checkpoint", &result),
+                }
                 let state = &mut self.upkeep.checkpoint;
                 state.files = Some(files);
                 if result.is_ok() {
