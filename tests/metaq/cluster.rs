@@ -6,5 +6,6 @@ mod relays;
 mod resets;
 mod retries;
 mod routes;
+mod saves;
 pub mod support;
 mod wire;

@@ -1,5 +1,8 @@
 //! The keeper carries out what the rules want done: it writes config files, tells group members of changes, closes
 //! connections, and does what comes round every few seconds.
+//!
+//! Each save writes a table as a whole. What is asked for while one save runs is carried out together after it, with one
+//! save for all: its mailbox is FIFO, so that the `Commit` it tells itself comes behind everything that waits already.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +28,9 @@ const REGISTER_WAIT: Duration = Duration::from_secs(1);
 /// How often statistics are sampled.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
+/// Told when all is done, or what could not be.
+type Done = oneshot::Sender<Result<(), String>>;
+
 /// What the keeper is told.
 pub enum KeeperMessage {
     /// Carry these out in order.
@@ -32,8 +38,10 @@ pub enum KeeperMessage {
         /// What to do.
         effects: Vec<Effect>,
         /// Told when all is done, or what could not be.
-        done: Option<oneshot::Sender<Result<(), String>>>,
+        done: Option<Done>,
     },
+    /// Carry out everything that has gathered.
+    Commit,
     /// Time to save consumer offsets.
     SaveOffsets,
     /// Time to look for silent clients.
@@ -64,9 +72,47 @@ pub struct KeeperArguments {
     pub registrar: ActorRef<RegistrarMessage>,
 }
 
+#[doc(hidden)]
+pub struct State {
+    arguments: KeeperArguments,
+    /// What is to be carried out with the `Commit` under way.
+    gathered: Vec<Asked>,
+    /// Files that could not be written as they should be.
+    topics_unsaved: bool,
+    groups_unsaved: bool,
+}
+
+/// Effects of one request.
+struct Asked {
+    effects: Vec<Effect>,
+    done: Option<Done>,
+    result: Result<(), String>,
+}
+
+impl Asked {
+    fn wants(&self, effect: &Effect) -> bool {
+        self.effects.contains(effect)
+    }
+
+    /// The first failure counts.
+    fn add(&mut self, result: Result<(), String>) {
+        if self.result.is_ok() {
+            self.result = result;
+        }
+    }
+
+    /// Whether it changes consumer offsets that have to be on disk before it is answered.
+    fn wants_offsets(&self) -> bool {
+        self.effects.iter().any(|effect| {
+            let forgets = matches!(effect, Effect::ForgetTopicOffsets { .. } | Effect::ForgetGroupOffsets { .. });
+            forgets || *effect == Effect::PersistOffsets
+        })
+    }
+}
+
 impl Actor for Keeper {
     type Msg = KeeperMessage;
-    type State = KeeperArguments;
+    type State = State;
     type Arguments = KeeperArguments;
 
     async fn pre_start(
@@ -78,28 +124,28 @@ impl Actor for Keeper {
         myself.send_interval(Duration::from_millis(save_every), || KeeperMessage::SaveOffsets);
         myself.send_interval(SCAN_EVERY, || KeeperMessage::Scan);
         myself.send_interval(SAMPLE_EVERY, || KeeperMessage::Sample);
-        Ok(arguments)
+        Ok(State { arguments, gathered: Vec::new(), topics_unsaved: false, groups_unsaved: false })
     }
 
     async fn handle(
         &self,
-        _: ActorRef<Self::Msg>,
+        myself: ActorRef<Self::Msg>,
         message: Self::Msg,
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
             KeeperMessage::Effects { effects, done } => {
-                let registers = effects.contains(&Effect::Register);
-                let result = state.carry_out(effects).await;
-                state.answer(done, result, registers);
+                if state.gathered.is_empty() {
+                    myself.cast(KeeperMessage::Commit)?;
+                }
+                state.gathered.push(Asked { effects, done, result: Ok(()) });
             }
-            KeeperMessage::SaveOffsets => {
-                // The error is logged, and the table stays dirty for the next time.
-                let _ = state.save_offsets().await;
-            }
+            KeeperMessage::Commit => state.commit().await,
+            KeeperMessage::SaveOffsets => state.save_again().await,
             KeeperMessage::Scan => state.scan().await,
             KeeperMessage::Sample => state.sample(),
             KeeperMessage::Flush { done } => {
+                state.commit().await;
                 let _ = done.send(state.flush().await);
             }
         }
@@ -107,68 +153,82 @@ impl Actor for Keeper {
     }
 }
 
-impl KeeperArguments {
+impl State {
+    /// Carries out what has gathered: files first, each once, then the rest in order.
+    async fn commit(&mut self) {
+        let mut gathered = std::mem::take(&mut self.gathered);
+        self.carry_out(&mut gathered).await;
+        for Asked { effects, done, result } in gathered {
+            self.answer(done, result, effects.contains(&Effect::Register));
+        }
+    }
+
     /// Answers who asked for effects. A change of topics is answered once the NameServers have it, so that whoever asks
     /// them next finds it; a NameServer that is slow or gone delays that by a second and no more.
-    fn answer(&self, done: Option<oneshot::Sender<Result<(), String>>>, result: Result<(), String>, registers: bool) {
+    fn answer(&self, done: Option<Done>, result: Result<(), String>, registers: bool) {
         let (told, heard) = oneshot::channel();
         let waits = registers && done.is_some();
         if registers {
             // A registrar that is gone means that the broker is stopping.
-            let _ = self.registrar.cast(RegistrarMessage::Register { done: waits.then_some(told) });
+            let _ = self.arguments.registrar.cast(RegistrarMessage::Register { done: waits.then_some(told) });
         }
         let Some(done) = done else { return };
         if !waits {
             let _ = done.send(result);
             return;
         }
-        let limit = self.shared.env.clock.sleep(REGISTER_WAIT);
+        let limit = self.arguments.shared.env.clock.sleep(REGISTER_WAIT);
         ractor::concurrency::spawn(async move {
             select(heard, limit).await;
             let _ = done.send(result);
         });
     }
 
-    async fn carry_out(&mut self, effects: Vec<Effect>) -> Result<(), String> {
-        let mut result = Ok(());
-        // Several changes of one table need one save.
-        if effects.contains(&Effect::PersistTopics) {
-            result = result.and(self.save_topics().await);
-        }
-        if effects.contains(&Effect::PersistGroups) {
-            result = result.and(self.save_groups().await);
-        }
-        if effects.contains(&Effect::PersistOffsets) {
-            result = result.and(self.save_offsets().await);
-        }
-        for effect in effects {
-            match effect {
-                Effect::DropQueues { topic } => {
-                    if let Err(error) = self.shared.store.delete_topic(&topic) {
-                        result = result.and(Err(format!("the queues of {topic} were not removed: {error}")));
-                    }
-                }
-                Effect::ForgetTopicOffsets { topic } => {
-                    self.shared.offsets().remove_topic(&topic);
-                    self.shared.statistics.forget_topic(&topic);
-                    result = result.and(self.save_offsets().await);
-                }
-                Effect::ForgetGroupOffsets { group } => {
-                    self.shared.offsets().remove_group(&group);
-                    self.shared.statistics.forget_group(&group);
-                    result = result.and(self.save_offsets().await);
-                }
-                Effect::NotifyIdsChanged { group, connections } => self.notify(&group, &connections),
-                Effect::Close(connection) => {
-                    if let Some(handle) = self.shared.connections().get(&connection) {
-                        handle.close();
-                    }
-                }
-                Effect::Report(report) => tracing::warn!("{report}"),
-                _ => {}
+    async fn carry_out(&mut self, gathered: &mut [Asked]) {
+        for (effect, is_topics) in [(Effect::PersistTopics, true), (Effect::PersistGroups, false)] {
+            if gathered.iter().any(|asked| asked.wants(&effect)) {
+                let saved = if is_topics { self.save_topics().await } else { self.save_groups().await };
+                gathered.iter_mut().filter(|asked| asked.wants(&effect)).for_each(|asked| asked.add(saved.clone()));
             }
         }
-        result
+        for asked in gathered.iter_mut() {
+            for effect in std::mem::take(&mut asked.effects) {
+                asked.add(self.carry_out_one(&effect).await);
+                asked.effects.push(effect);
+            }
+        }
+        if gathered.iter().any(Asked::wants_offsets) {
+            let saved = self.save_offsets().await;
+            gathered.iter_mut().filter(|asked| asked.wants_offsets()).for_each(|asked| asked.add(saved.clone()));
+        }
+    }
+
+    /// Carries out an effect that is no save.
+    async fn carry_out_one(&self, effect: &Effect) -> Result<(), String> {
+        let shared = &self.arguments.shared;
+        match effect {
+            Effect::DropQueues { topic } => {
+                let deleted = shared.store.delete_topic(topic).await;
+                return deleted.map(drop).map_err(|error| format!("the queues of {topic} were not removed: {error}"));
+            }
+            Effect::ForgetTopicOffsets { topic } => {
+                shared.offsets().remove_topic(topic);
+                shared.statistics.forget_topic(topic);
+            }
+            Effect::ForgetGroupOffsets { group } => {
+                shared.offsets().remove_group(group);
+                shared.statistics.forget_group(group);
+            }
+            Effect::NotifyIdsChanged { group, connections } => self.notify(group, connections),
+            Effect::Close(connection) => {
+                if let Some(handle) = shared.connections().get(connection) {
+                    handle.close();
+                }
+            }
+            Effect::Report(report) => tracing::warn!("{report}"),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Tells the members of a group that it changed. A member that does not read misses it and asks within 20 s.
@@ -176,7 +236,7 @@ impl KeeperArguments {
         let command = Command::request(request::NOTIFY_CONSUMER_IDS_CHANGED)
             .with_ext(&NotifyConsumerIdsChanged { consumer_group: group.into() })
             .oneway();
-        let connections = self.shared.connections();
+        let connections = self.arguments.shared.connections();
         for handle in members.iter().filter_map(|member| connections.get(member)) {
             if let Err(error) = handle.send_one_way(command.clone()) {
                 tracing::debug!(group, ?handle, %error, "a member was not told that its group changed");
@@ -185,43 +245,60 @@ impl KeeperArguments {
     }
 
     fn sample(&self) {
-        let clock = &self.shared.env.clock;
+        let shared = &self.arguments.shared;
+        let clock = &shared.env.clock;
         let day = local_day(clock.now(), clock.local_offset_seconds());
-        self.shared.statistics.on_tick(self.shared.now(), day);
+        shared.statistics.on_tick(shared.now(), day);
     }
 
     async fn scan(&mut self) {
         let mut effects = Vec::new();
-        let now = self.shared.now();
-        self.shared.clients().on_scan(now, &mut effects);
-        self.shared.locks().on_tick(now);
-        // Whatever could not be saved is logged.
-        let _ = self.carry_out(effects).await;
+        let shared = &self.arguments.shared;
+        let now = shared.now();
+        shared.clients().on_scan(now, &mut effects);
+        shared.locks().on_tick(now);
+        // Whatever could not be saved is logged, and saved again.
+        self.carry_out(&mut [Asked { effects, done: None, result: Ok(()) }]).await;
     }
 
     async fn save_topics(&mut self) -> Result<(), String> {
-        let snapshot = self.shared.topics().snapshot();
-        self.topics.save(&snapshot).await
+        let snapshot = self.arguments.shared.topics().snapshot();
+        let saved = self.arguments.topics.save(&snapshot).await;
+        self.topics_unsaved = saved.is_err();
+        saved
     }
 
     async fn save_groups(&mut self) -> Result<(), String> {
-        let snapshot = self.shared.groups().snapshot();
-        self.groups.save(&snapshot).await
+        let snapshot = self.arguments.shared.groups().snapshot();
+        let saved = self.arguments.groups.save(&snapshot).await;
+        self.groups_unsaved = saved.is_err();
+        saved
     }
 
     async fn save_offsets(&mut self) -> Result<(), String> {
         let snapshot = {
-            let mut offsets = self.shared.offsets();
+            let mut offsets = self.arguments.shared.offsets();
             if !offsets.take_dirty() {
                 return Ok(());
             }
-            offsets.snapshot(self.shared.wall())
+            offsets.snapshot(self.arguments.shared.wall())
         };
-        let saved = self.offsets.save(&snapshot).await;
+        let saved = self.arguments.offsets.save(&snapshot).await;
         if saved.is_err() {
-            self.shared.offsets().mark_dirty();
+            self.arguments.shared.offsets().mark_dirty();
         }
         saved
+    }
+
+    /// Saves offsets, and what could not be saved before. Errors are logged, and it is tried again the next time.
+    async fn save_again(&mut self) {
+        let _ = self.save_offsets().await;
+        if self.topics_unsaved {
+            let _ = self.save_topics().await;
+        }
+        if self.groups_unsaved {
+            let _ = self.save_groups().await;
+        }
     }
 
     async fn flush(&mut self) -> Result<(), String> {

@@ -11,6 +11,7 @@ use super::local::{Ground, PrivateBroker, Probe};
 use super::measured::{grouped, median, span, Measured};
 use super::target::Target;
 use super::work::{Bench, Extent, Pulls, Sends};
+use crate::cli::console::say;
 
 /// The probe's log. It begins anew when it is full, so its pages are present from the first message on.
 const PROBE_BYTES: u64 = 1 << 30;
@@ -101,7 +102,7 @@ impl Row {
     pub fn print(&self) {
         let [ratio, low, high] = self.ratio;
         let [probe, broker] = self.server_micros;
-        println!(
+        say!(
             "{:<20} {:<5} {:>14} {:>14} {:>6.2} ({:.2}–{:.2})  {:>6.2} {:>6.2}",
             self.name,
             self.metric.name(),
@@ -117,10 +118,7 @@ impl Row {
 
     /// The line above the rows.
     pub fn print_head() {
-        println!(
-            "{:<20} {:<5} {:>14} {:>14} {:>6} {:<13} server µs/msg",
-            "", "", "probe", "broker", "ratio", "(low–high)"
-        );
+        say!("{:<20} {:<5} {:>14} {:>14} {:>6} {:<13} server µs/msg", "", "", "probe", "broker", "ratio", "(low–high)");
     }
 
     /// For programs.

@@ -51,14 +51,14 @@ impl IndexOptions {
 #[non_exhaustive]
 pub enum IndexError {
     /// The disk refused.
-    #[error("cannot {step} in the index {}: {source}", directory.display())]
+    #[error("cannot {step} in the index {}: {error}", directory.display())]
     Io {
         /// What was tried.
         step: &'static str,
         /// Directory of the index.
         directory: PathBuf,
         /// What the disk said.
-        source: io::Error,
+        error: io::Error,
     },
 }
 
@@ -136,7 +136,7 @@ impl IndexService {
     pub fn write_step(&self) -> Result<Progress, IndexError> {
         let mut state = self.lock();
         let progress = match &mut state.current {
-            Some(current) => current.file.write_step().map_err(|source| self.failed("write entries", source))?,
+            Some(current) => current.file.write_step().map_err(|error| self.failed("write entries", error))?,
             None => Progress::Done,
         };
         if progress == Progress::Done {
@@ -162,9 +162,9 @@ impl IndexService {
                 }
                 disk.sync_dir(&directory).await
             };
-            sync_all.await.map_err(|source| {
+            sync_all.await.map_err(|error| {
                 failed.store(true, Ordering::Relaxed);
-                IndexError::Io { step: "sync a finished file", directory: directory.clone(), source }
+                IndexError::Io { step: "sync a finished file", directory: directory.clone(), error }
             })?;
             Ok(finished.iter().map(|(_, end)| *end).max())
         })
@@ -186,10 +186,10 @@ impl IndexService {
         let directory = self.options.directory.clone();
         let disk = self.disk.clone();
         Box::pin(async move {
-            written.map_err(|source| failed("write entries", source))?;
+            written.map_err(|error| failed("write entries", error))?;
             if let Some(current) = current {
-                current.await.map_err(|source| failed("sync the current file", source))?;
-                disk.sync_dir(&directory).await.map_err(|source| failed("sync the directory", source))?;
+                current.await.map_err(|error| failed("sync the current file", error))?;
+                disk.sync_dir(&directory).await.map_err(|error| failed("sync the directory", error))?;
             }
             finished.await
         })
@@ -206,7 +206,7 @@ impl IndexService {
         let count = state.finished[..removable].iter().take_while(expired).count();
         for _ in 0..count {
             let path = self.options.directory.join(&state.finished[0].name);
-            self.remove(&path).map_err(|source| self.failed("delete an expired file", source))?;
+            self.remove(&path).map_err(|error| self.failed("delete an expired file", error))?;
             state.finished.remove(0);
         }
         Ok(count)
@@ -224,14 +224,14 @@ impl IndexService {
         state.unsynced.clear();
         if let Some(current) = state.current.take_if(|_| current_goes) {
             let path = self.options.directory.join(&current.name);
-            self.remove(&path).map_err(|source| self.failed("delete a file beyond the log's end", source))?;
+            self.remove(&path).map_err(|error| self.failed("delete a file beyond the log's end", error))?;
             state.waiting_since = None;
             removed += 1;
         }
         while state.finished.len() > keep {
             let Some(file) = state.finished.pop() else { break };
             let path = self.options.directory.join(&file.name);
-            self.remove(&path).map_err(|source| self.failed("delete a file beyond the log's end", source))?;
+            self.remove(&path).map_err(|error| self.failed("delete a file beyond the log's end", error))?;
             removed += 1;
         }
         Ok(removed)
@@ -242,13 +242,13 @@ impl IndexService {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn failed(&self, step: &'static str, source: io::Error) -> IndexError {
-        IndexError::Io { step, directory: self.options.directory.clone(), source }
+    pub(super) fn failed(&self, step: &'static str, error: io::Error) -> IndexError {
+        IndexError::Io { step, directory: self.options.directory.clone(), error }
     }
 
     fn failure(&self) -> impl Fn(&'static str, io::Error) -> IndexError + Send + 'static {
         let directory = self.options.directory.clone();
-        move |step, source| IndexError::Io { step, directory: directory.clone(), source }
+        move |step, error| IndexError::Io { step, directory: directory.clone(), error }
     }
 
     fn remove(&self, path: &std::path::Path) -> io::Result<()> {
@@ -305,7 +305,7 @@ impl IndexService {
         }
         let current = match state.current.take() {
             Some(current) => current,
-            None => self.make_file(state, now).map_err(|source| self.failed("make a file", source))?,
+            None => self.make_file(state, now).map_err(|error| self.failed("make a file", error))?,
         };
         Ok(&mut state.current.insert(current).file)
     }
@@ -316,21 +316,29 @@ impl IndexService {
         let name = names::next_name(now, self.options.utc_offset_seconds, newest);
         self.disk.create_dir_all(directory)?;
         // A file of this name can only be left over from a failed attempt: all others were loaded.
-        let file = self.disk.open(&directory.join(&name), OpenMode::Truncate)?;
+        let path = directory.join(&name);
+        let file = self.disk.open(&path, OpenMode::Truncate)?;
         let previous = state.finished.last().map(|file| &file.header);
-        Ok(CurrentFile { file: IndexFile::create(file, self.options.geometry, previous)?, name })
+        match IndexFile::create(file, self.options.geometry, previous) {
+            Ok(file) => Ok(CurrentFile { file, name }),
+            Err(error) => {
+                // A full disk must not be left one more file with each try: the next one has another name.
+                self.remove(&path)?;
+                Err(error)
+            }
+        }
     }
 
     fn write_current(&self, state: &mut State) -> Result<(), IndexError> {
         let Some(current) = &mut state.current else { return Ok(()) };
-        current.file.write_all().map_err(|source| self.failed("write entries", source))?;
+        current.file.write_all().map_err(|error| self.failed("write entries", error))?;
         state.waiting_since = None;
         Ok(())
     }
 
     /// Looks for an entry in the two newest files: a record's keys may be split between them.
     fn contains(&self, state: &State, key_hash: u32, phy_offset: PhysicalOffset) -> Result<bool, IndexError> {
-        let failed = |source| self.failed("read", source);
+        let failed = |error| self.failed("read", error);
         if let Some(current) = &state.current {
             if current.file.contains(key_hash, phy_offset).map_err(failed)? {
                 return Ok(true);
