@@ -10,6 +10,7 @@ pub use client::{connect, NoRequests};
 pub use connection::{CallError, ConnectionHandle};
 pub use listener::{ListenerActor, ListenerHandle, ListenerMessage, ListenerOptions};
 pub use output::{Answer, Output};
+pub use session::Malformed;
 
 use std::net::SocketAddr;
 
