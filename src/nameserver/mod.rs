@@ -19,8 +19,10 @@ use crate::env::ConnectionId;
 
 pub use brokers::{MinBrokerChange, MASTER_ID};
 pub use kv::{KvConfig, KvError, KvTable, KV_TEXT_BYTES_MAX, ORDER_TOPIC_CONFIG};
-pub use registration::{Master, RegisterError, Registration, BROKER_TIMEOUT_MS, FILTER_SERVERS_MAX, NAME_BYTES_MAX};
-pub use requests::{body_checksum, COMPLETE_TOPIC_TABLE};
+pub use registration::{
+    Master, RegisterError, Registered, Registration, BROKER_TIMEOUT_MS, FILTER_SERVERS_MAX, NAME_BYTES_MAX,
+};
+pub use requests::{body_checksum, COMPLETE_TOPIC_TABLE, DISPLACED_ADDRESS};
 pub use routes::RouteTable;
 pub use server::NameServer;
 pub use topics::{Queues, PERM_READ, PERM_WRITE};
