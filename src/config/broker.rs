@@ -1,5 +1,7 @@
 //! Settings of a broker: the keys of RocketMQ's `broker.conf` that mean something here.
 
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 
 use super::{keys, properties};
@@ -51,6 +53,9 @@ macro_rules! settings {
 
 settings! {
     // Who it is and where it listens.
+    /// The file these settings came from, where those that a request changes are written to; by default
+    /// `config/broker.properties` in the store.
+    broker_config_path: String = String::new();
     /// The cluster.
     broker_cluster_name: String = "DefaultCluster".to_owned();
     /// The group of master and slaves; by default the host's name, filled in at start.
@@ -143,6 +148,8 @@ settings! {
     slave_read_enable: bool = false;
     /// Carry out offset resets at the next pull, without asking the clients.
     use_server_side_reset_offset: bool = true;
+    /// Keep the replies of request-reply as messages too.
+    store_reply_message_enable: bool = true;
     /// Tell members at once when a group changes, else every 15 s.
     real_time_notify_consumer_change: bool = true;
     /// How long a subscription seen only in pulls is remembered.
@@ -203,10 +210,12 @@ settings! {
     max_index_num: u32 = 20_000_000;
 
     // Bounds that RocketMQ has no key for.
-    /// Most bytes of one connection's requests in flight.
+    /// Most bytes of one connection's sends in flight, and as many of its other requests.
     in_flight_bytes_per_session: usize = 64 << 20;
-    /// Most bytes of all requests in flight.
+    /// Most bytes of all sends in flight.
     in_flight_bytes_per_broker: usize = 512 << 20;
+    /// Most bytes of all other requests in flight.
+    in_flight_request_bytes_per_broker: usize = 128 << 20;
     /// Most connections.
     sessions_max: usize = 50_000;
     /// Most waiting pulls.
@@ -227,7 +236,7 @@ settings! {
 }
 
 /// Keys that take effect at once when a request changes them; the others do at the next start.
-const RUNTIME_KEYS: [&str; 26] = [
+const RUNTIME_KEYS: [&str; 27] = [
     "brokerPermission",
     "traceOn",
     "autoCreateTopicEnable",
@@ -241,12 +250,13 @@ const RUNTIME_KEYS: [&str; 26] = [
     "litePullMessageEnable",
     "rejectPullConsumerEnable",
     "useServerSideResetOffset",
+    "storeReplyMessageEnable",
+    "realTimeNotifyConsumerChange",
     "maxTransferCountOnMessageInMemory",
     "maxTransferBytesOnMessageInMemory",
     "maxTransferCountOnMessageInDisk",
     "maxTransferBytesOnMessageInDisk",
     "accessMessageInMemoryMaxRatio",
-    "subscriptionExpiredTimeout",
     "deleteWhen",
     "fileReservedTime",
     "diskMaxUsedSpaceRatio",
@@ -258,9 +268,8 @@ const RUNTIME_KEYS: [&str; 26] = [
 
 /// RocketMQ's keys that tune what this broker does not have: thread pools, its locks, its buffers. They are taken
 /// without effect, so that an existing `broker.conf` starts.
-const WITHOUT_EFFECT: [&str; 24] = [
+const WITHOUT_EFFECT: [&str; 23] = [
     "rocketmqHome",
-    "brokerConfigPath",
     "sendMessageThreadPoolNums",
     "pullMessageThreadPoolNums",
     "queryMessageThreadPoolNums",
@@ -313,6 +322,26 @@ pub struct Update {
     pub now: Vec<String>,
     /// Keys whose new values count from the next start on.
     pub at_next_start: Vec<String>,
+    /// What was not taken.
+    pub ignored: Vec<Warning>,
+    /// Keys and values that were taken.
+    pub changes: Vec<(String, String)>,
+}
+
+impl std::fmt::Display for Update {
+    /// What the one who asked should know; nothing if all counts from now on.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut separator = "";
+        if !self.at_next_start.is_empty() {
+            write!(f, "from the next start on: {}", self.at_next_start.join(", "))?;
+            separator = "; ";
+        }
+        for warning in &self.ignored {
+            write!(f, "{separator}ignored: {warning}")?;
+            separator = "; ";
+        }
+        Ok(())
+    }
 }
 
 /// Why no setting was changed.
@@ -362,7 +391,7 @@ impl BrokerConfig {
         Ok(())
     }
 
-    /// UPDATE_BROKER_CONFIG: all pairs of a properties text or none. Unknown keys are ignored, as RocketMQ does.
+    /// UPDATE_BROKER_CONFIG: all pairs of a properties text or none. Unknown keys are ignored, as RocketMQ does, and told.
     pub fn update(&mut self, text: &str) -> Result<Update, UpdateError> {
         let pairs = properties::parse(text);
         if pairs.iter().any(|(key, _)| self.is_protected(key)) {
@@ -371,14 +400,34 @@ impl BrokerConfig {
         let (mut changed, mut update) = (self.clone(), Update::default());
         for (key, value) in pairs {
             match changed.set(&key, &value) {
-                Ok(()) if RUNTIME_KEYS.contains(&key.as_str()) => update.now.push(key),
-                Ok(()) => update.at_next_start.push(key),
-                Err(SetError::UnknownKey { .. }) => {}
+                Ok(()) => {
+                    let counts =
+                        if RUNTIME_KEYS.contains(&key.as_str()) { &mut update.now } else { &mut update.at_next_start };
+                    counts.push(key.clone());
+                    update.changes.push((key, value));
+                }
+                Err(SetError::UnknownKey { .. }) if WITHOUT_EFFECT.contains(&key.as_str()) => {
+                    update.ignored.push(Warning::WithoutEffect { key });
+                }
+                Err(error @ SetError::UnknownKey { .. }) => update.ignored.push(Warning::Unknown(error)),
                 Err(error) => return Err(error.into()),
             }
         }
         *self = changed;
         Ok(update)
+    }
+
+    /// These settings with the newer values of the keys that count at once.
+    pub fn with_runtime_keys_of(&self, newer: &BrokerConfig) -> BrokerConfig {
+        keys::merged(self, newer, &RUNTIME_KEYS)
+    }
+
+    /// Where settings that a request changes are kept.
+    pub fn settings_path(&self) -> PathBuf {
+        match self.broker_config_path.as_str() {
+            "" => Path::new(&self.store_path_root_dir).join("config").join("broker.properties"),
+            path => PathBuf::from(path),
+        }
     }
 
     /// Whether no request may change the key.
@@ -504,6 +553,10 @@ mod tests {
         let update = config.update("brokerPermission=4\nlistenPort=10921\nnoSuchKey=1\n").unwrap();
         assert_eq!(update.now, ["brokerPermission"]);
         assert_eq!(update.at_next_start, ["listenPort"]);
+        assert_eq!(update.to_string(), "from the next start on: listenPort; ignored: unknown setting `noSuchKey`");
+        assert_eq!(update.changes.len(), 2);
+        let running = BrokerConfig::default().with_runtime_keys_of(&config);
+        assert_eq!((running.broker_permission, running.listen_port), (4, 10911), "the port counts at the next start");
         assert!(config.is_readable() && !config.is_writable());
         for text in ["traceOn=false\nbrokerConfigPath=x", "rocketmqHome=/", "configBlackList="] {
             assert_eq!(config.update(text), Err(UpdateError::Protected));

@@ -54,6 +54,18 @@ pub fn with<S: Serialize + DeserializeOwned>(settings: &S, key: &str, value: &st
     serde_json::from_value(Value::Object(fields)).map_err(|error| bad(error.to_string()))
 }
 
+/// `into` with the values that `from` has for `keys`.
+pub fn merged<S: Clone + Serialize + DeserializeOwned>(into: &S, from: &S, keys: &[&str]) -> S {
+    let (mut values, mut newer) = (fields(into), fields(from));
+    for key in keys {
+        if let Some(value) = newer.remove(*key) {
+            values.insert((*key).to_owned(), value);
+        }
+    }
+    // Each value is one that such a struct had before.
+    serde_json::from_value(Value::Object(values)).unwrap_or_else(|_| into.clone())
+}
+
 /// All keys with their values as text, in the order of the struct.
 pub fn list<S: Serialize>(settings: &S) -> Vec<(String, String)> {
     let text = |value: Value| match value {

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use self::process::{metaq, run, Process};
 use crate::cluster::support::{bodies, Client};
 
+mod kept;
 mod process;
 
 /// Small files, so that no test takes a gigabyte.

@@ -10,15 +10,21 @@ use tokio::sync::oneshot;
 
 use super::registrar::RegistrarMessage;
 use super::saved::Saved;
-use super::shared::Shared;
+use super::settings_file::{SettingsError, SettingsFile};
+use super::shared::{Settings, Shared};
+use super::{group_rules, topic_rules};
 use crate::broker::admin::statistics::local_day;
+use crate::broker::clients::{Notices, TELL_EVERY_MS};
 use crate::broker::Effect;
-use crate::env::ConnectionId;
+use crate::config::broker::Update;
+use crate::env::{ConnectionId, LogLimit};
 use crate::proto::remoting::requests::NotifyConsumerIdsChanged;
 use crate::proto::remoting::{request, Command};
 
 /// How often members that are silent for too long are looked for.
 const SCAN_EVERY: Duration = Duration::from_secs(10);
+/// How often the same is reported about the same.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// How long a change of topics waits for the NameServers before it is answered.
 const REGISTER_WAIT: Duration = Duration::from_secs(1);
@@ -34,10 +40,19 @@ pub enum KeeperMessage {
         /// Told when all is done, or what could not be.
         done: Option<oneshot::Sender<Result<(), String>>>,
     },
+    /// A request changes settings.
+    UpdateSettings {
+        /// `key=value` lines.
+        text: String,
+        /// Told once they are saved and count, or why none was changed.
+        done: oneshot::Sender<Result<Update, SettingsError>>,
+    },
     /// Time to save consumer offsets.
     SaveOffsets,
     /// Time to look for silent clients.
     Scan,
+    /// Time to tell members of collected changes of their groups.
+    Notify,
     /// Time to sample the statistics.
     Sample,
     /// Save everything that changed and answer.
@@ -60,13 +75,27 @@ pub struct KeeperArguments {
     pub groups: Saved,
     /// `consumerOffset.json`
     pub offsets: Saved,
+    /// Settings that requests changed.
+    pub settings: SettingsFile,
     /// Who registers with the NameServers.
     pub registrar: ActorRef<RegistrarMessage>,
 }
 
+#[doc(hidden)]
+pub struct State {
+    shared: Arc<Shared>,
+    topics: Saved,
+    groups: Saved,
+    offsets: Saved,
+    settings: SettingsFile,
+    registrar: ActorRef<RegistrarMessage>,
+    notices: Notices,
+    reported: LogLimit<(&'static str, Arc<str>)>,
+}
+
 impl Actor for Keeper {
     type Msg = KeeperMessage;
-    type State = KeeperArguments;
+    type State = State;
     type Arguments = KeeperArguments;
 
     async fn pre_start(
@@ -77,8 +106,11 @@ impl Actor for Keeper {
         let save_every = arguments.shared.settings().config.flush_consumer_offset_interval.max(100);
         myself.send_interval(Duration::from_millis(save_every), || KeeperMessage::SaveOffsets);
         myself.send_interval(SCAN_EVERY, || KeeperMessage::Scan);
+        myself.send_interval(Duration::from_millis(TELL_EVERY_MS), || KeeperMessage::Notify);
         myself.send_interval(SAMPLE_EVERY, || KeeperMessage::Sample);
-        Ok(arguments)
+        let KeeperArguments { shared, topics, groups, offsets, settings, registrar } = arguments;
+        let (notices, reported) = (Notices::default(), LogLimit::new(REPORT_EVERY));
+        Ok(State { shared, topics, groups, offsets, settings, registrar, notices, reported })
     }
 
     async fn handle(
@@ -93,11 +125,20 @@ impl Actor for Keeper {
                 let result = state.carry_out(effects).await;
                 state.answer(done, result, registers);
             }
+            KeeperMessage::UpdateSettings { text, done } => {
+                let updated = state.update_settings(&text).await;
+                let _ = done.send(updated);
+            }
             KeeperMessage::SaveOffsets => {
                 // The error is logged, and the table stays dirty for the next time.
                 let _ = state.save_offsets().await;
             }
             KeeperMessage::Scan => state.scan().await,
+            KeeperMessage::Notify => {
+                for (group, members) in state.notices.on_tick() {
+                    state.notify(&group, &members);
+                }
+            }
             KeeperMessage::Sample => state.sample(),
             KeeperMessage::Flush { done } => {
                 let _ = done.send(state.flush().await);
@@ -107,7 +148,7 @@ impl Actor for Keeper {
     }
 }
 
-impl KeeperArguments {
+impl State {
     /// Answers who asked for effects. A change of topics is answered once the NameServers have it, so that whoever asks
     /// them next finds it; a NameServer that is slow or gone delays that by a second and no more.
     fn answer(&self, done: Option<oneshot::Sender<Result<(), String>>>, result: Result<(), String>, registers: bool) {
@@ -129,6 +170,20 @@ impl KeeperArguments {
         });
     }
 
+    /// All changes or none; saved first, so that none is lost which was answered.
+    async fn update_settings(&mut self, text: &str) -> Result<Update, SettingsError> {
+        let current = self.shared.settings();
+        let mut stored = current.stored.clone();
+        let update = stored.update(text)?;
+        self.settings.save(&update.changes).await.map_err(SettingsError::NotSaved)?;
+        let config = current.config.with_runtime_keys_of(&stored);
+        self.shared.topics().set_rules(topic_rules(&config));
+        self.shared.groups().set_rules(group_rules(&config));
+        self.shared.set_settings(Settings { stored, ..Settings::new(config, self.shared.advertised) });
+        self.shared.set_retention();
+        Ok(update)
+    }
+
     async fn carry_out(&mut self, effects: Vec<Effect>) -> Result<(), String> {
         let mut result = Ok(());
         // Several changes of one table need one save.
@@ -144,9 +199,8 @@ impl KeeperArguments {
         for effect in effects {
             match effect {
                 Effect::DropQueues { topic } => {
-                    if let Err(error) = self.shared.store.delete_topic(&topic) {
-                        result = result.and(Err(format!("the queues of {topic} were not removed: {error}")));
-                    }
+                    let dropped = self.shared.drop_queues(&topic);
+                    result = result.and(dropped);
                 }
                 Effect::ForgetTopicOffsets { topic } => {
                     self.shared.offsets().remove_topic(&topic);
@@ -158,13 +212,21 @@ impl KeeperArguments {
                     self.shared.statistics.forget_group(&group);
                     result = result.and(self.save_offsets().await);
                 }
-                Effect::NotifyIdsChanged { group, connections } => self.notify(&group, &connections),
+                Effect::NotifyIdsChanged { group, connections } => {
+                    let at_once = self.shared.settings().config.real_time_notify_consumer_change;
+                    let members = self.notices.on_changed(&group, connections, at_once);
+                    self.notify(&group, &members);
+                }
                 Effect::Close(connection) => {
                     if let Some(handle) = self.shared.connections().get(&connection) {
                         handle.close();
                     }
                 }
-                Effect::Report(report) => tracing::warn!("{report}"),
+                Effect::Report(report) => {
+                    if let Some(held_back) = self.reported.pass(report.subject(), self.shared.now()) {
+                        tracing::warn!(held_back, "{report}");
+                    }
+                }
                 _ => {}
             }
         }
@@ -173,6 +235,11 @@ impl KeeperArguments {
 
     /// Tells the members of a group that it changed. A member that does not read misses it and asks within 20 s.
     fn notify(&self, group: &str, members: &[ConnectionId]) {
+        // The group's own switch, as it is now: members bring what they registered with only every 30 s.
+        let wanted = self.shared.group_directory.get(group).is_none_or(|group| group.notifies());
+        if members.is_empty() || !wanted {
+            return;
+        }
         let command = Command::request(request::NOTIFY_CONSUMER_IDS_CHANGED)
             .with_ext(&NotifyConsumerIdsChanged { consumer_group: group.into() })
             .oneway();
@@ -193,6 +260,9 @@ impl KeeperArguments {
     async fn scan(&mut self) {
         let mut effects = Vec::new();
         let now = self.shared.now();
+        for ((what, about), lines) in self.reported.on_tick(now) {
+            tracing::warn!(what, about = &*about, lines, "more of the same");
+        }
         self.shared.clients().on_scan(now, &mut effects);
         self.shared.locks().on_tick(now);
         // Whatever could not be saved is logged.

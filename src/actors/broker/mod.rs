@@ -20,6 +20,7 @@ pub mod registrar;
 pub mod saved;
 mod send;
 pub mod service;
+pub mod settings_file;
 pub mod shared;
 
 use std::net::{IpAddr, SocketAddr};
@@ -27,7 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{oneshot, watch};
 
@@ -37,6 +38,7 @@ use self::keeper::{Keeper, KeeperArguments, KeeperMessage};
 use self::registrar::{Registrar, RegistrarMessage};
 use self::saved::Saved;
 use self::service::BrokerService;
+use self::settings_file::SettingsFile;
 use self::shared::{Parts, Settings, Shared};
 use super::log_writer::{LogWriterHandle, LogWriterOptions};
 use super::net::{ListenerHandle, ListenerOptions};
@@ -44,7 +46,7 @@ use crate::broker::groups::{GroupRules, GroupTable};
 use crate::broker::offsets::{lower_to_ends, Lowered, OffsetTable};
 use crate::broker::topics::{TopicRules, TopicTable};
 use crate::broker::Effect;
-use crate::config::broker::{BrokerConfig, FlushDiskType};
+use crate::config::broker::{BrokerConfig, BrokerRole, FlushDiskType};
 use crate::env::{Env, Listener};
 use crate::proto::body::ConsumerOffsetSerializeWrapper;
 use crate::proto::message::system::BootOptions;
@@ -75,6 +77,7 @@ impl BrokerHandle {
     /// Whatever keeps it from serving, named.
     pub async fn start(env: &Env, config: BrokerConfig, address: SocketAddr) -> Result<Self> {
         let mut config = config;
+        check_role(&mut config)?;
         if config.broker_name.is_empty() {
             config.broker_name = match env.net.own_name() {
                 name if name.is_empty() => "broker-a".to_owned(),
@@ -136,6 +139,7 @@ impl BrokerHandle {
             topics: topics_file,
             groups: groups_file,
             offsets: offsets_file,
+            settings: SettingsFile::new(Arc::clone(&env.disk), shared.settings().config.settings_path()),
             registrar: registrar.clone(),
         };
         let (keeper, _) = Actor::spawn_linked(None, Keeper, arguments, root.get_cell()).await?;
@@ -212,6 +216,24 @@ impl BrokerHandle {
     }
 }
 
+/// A slave without a master's log would take messages that its master does not know of, under its master's name. What
+/// another role asks for and does not get is said.
+fn check_role(config: &mut BrokerConfig) -> Result<()> {
+    ensure!(
+        config.broker_role != BrokerRole::Slave,
+        "brokerRole=SLAVE: this version does not replicate, and a slave that copies nothing serves nobody; remove the \
+         setting to start a master, with a brokerName of its own if another broker has the same"
+    );
+    if config.broker_role == BrokerRole::SyncMaster {
+        tracing::warn!("brokerRole=SYNC_MASTER: this version does not replicate, messages are on this broker alone");
+    }
+    if config.broker_id != 0 {
+        tracing::warn!(id = config.broker_id, "brokerId is 0 for every master");
+        config.broker_id = 0;
+    }
+    Ok(())
+}
+
 /// After a crash no group's offset stays above the end of its queue. Saved before anybody sends or pulls, so that a
 /// second crash does not bring the old ones back.
 async fn lower_offsets(store: &Store, offsets: &mut ConsumerOffsetSerializeWrapper, file: &mut Saved) -> Result<()> {
@@ -283,8 +305,8 @@ fn store_options(config: &BrokerConfig) -> StoreOptions {
     options
 }
 
-/// Watches the disk by the settings; what contradicts itself in them is said at start.
-fn disk_guard(config: &BrokerConfig, store: &Store) -> DiskGuard {
+/// What the settings say about how long files are kept; what contradicts itself in them is logged.
+pub fn retention_policy(config: &BrokerConfig) -> RetentionPolicy {
     let settings = RetentionSettings {
         delete_when: config.delete_when.clone(),
         file_reserved_time: u32::try_from(config.file_reserved_time).unwrap_or(u32::MAX),
@@ -299,7 +321,13 @@ fn disk_guard(config: &BrokerConfig, store: &Store) -> DiskGuard {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    DiskGuard::new(policy, store.options().commit_log_dir.clone(), store.root().join("consumequeue"))
+    policy
+}
+
+/// Watches the disk by the settings.
+fn disk_guard(config: &BrokerConfig, store: &Store) -> DiskGuard {
+    let directory = store.options().commit_log_dir.clone();
+    DiskGuard::new(retention_policy(config), directory, store.root().join("consumequeue"))
 }
 
 fn flush_mode(config: &BrokerConfig) -> FlushMode {
