@@ -38,6 +38,7 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
         }
         apply_changed(&mut config, &args.set)?;
         apply_sets(&mut config, &args.set)?;
+        config.listen_port = broker_address.port();
 
         let nameserver = NameServerHandle::start(&env, NameServerSettings::default(), nameserver_address, &args.data)
             .await

@@ -235,6 +235,9 @@ settings! {
     config_black_list: String = "configBlackList;brokerConfigPath".to_owned();
 }
 
+/// The most bytes of a cluster's or broker's name.
+const NAME_BYTES_MAX: usize = 127;
+
 /// Keys that take effect at once when a request changes them; the others do at the next start.
 const RUNTIME_KEYS: [&str; 27] = [
     "brokerPermission",
@@ -383,8 +386,8 @@ impl BrokerConfig {
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SetError> {
         let changed = keys::with(self, key, value)?;
         changed.check().map_err(|reason| SetError::BadValue {
-            key: key.to_owned(),
-            value: value.to_owned(),
+            key: keys::shown(key),
+            value: keys::shown(value),
             reason,
         })?;
         *self = changed;
@@ -476,8 +479,24 @@ impl BrokerConfig {
     }
 
     /// What types do not say. The text is the reason.
-    fn check(&self) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// The first thing that cannot be.
+    pub fn check(&self) -> Result<(), String> {
         let require = |holds: bool, reason: &str| if holds { Ok(()) } else { Err(reason.to_owned()) };
+        // A slave without its master's log would take messages under its master's name that its master does not know.
+        require(
+            self.broker_role != BrokerRole::Slave,
+            "this version does not replicate, and a slave that copies nothing serves nobody; as a master it needs a \
+             brokerName of its own",
+        )?;
+        let nameable =
+            |name: &str| name.len() <= NAME_BYTES_MAX && !name.contains(|c: char| c.is_whitespace() || c.is_control());
+        require(
+            !self.broker_cluster_name.is_empty() && nameable(&self.broker_cluster_name) && nameable(&self.broker_name),
+            "a cluster's and a broker's name has 1 to 127 bytes and no blanks: both are topics too",
+        )?;
+        require((0..=15).contains(&self.broker_permission), "brokerPermission is 0 to 15: 4 read, 2 write")?;
         DelayLevels::parse(&self.message_delay_level).map_err(|error| error.to_string())?;
         require(
             self.listen_port == 0 || self.listen_port > 2,
@@ -540,6 +559,10 @@ mod tests {
             ("messageDelayLevel", "1s 2x"),
             ("mappedFileSizeConsumeQueue", "21"),
             ("maxMessageSize", "-1"),
+            ("brokerRole", "SLAVE"),
+            ("brokerName", "a b"),
+            ("brokerClusterName", ""),
+            ("brokerPermission", "16"),
         ] {
             let error = config.set(key, value).unwrap_err();
             assert!(error.to_string().starts_with(&format!("`{value}` is no value for `{key}`: ")), "{error}");
@@ -568,7 +591,7 @@ mod tests {
     #[test]
     fn what_is_shown_can_be_read_again() {
         let mut config = BrokerConfig::default();
-        config.set("brokerName", "a\\b c").unwrap();
+        config.set("regionId", "a\\b c").unwrap();
         let mut read = BrokerConfig::default();
         assert_eq!(read.apply(&config.to_properties()), Ok(vec![]));
         assert_eq!(read, BrokerConfig { ha_listen_port: 10912, ..config });

@@ -16,6 +16,13 @@ pub struct LogLimit<K> {
     kinds: BTreeMap<K, Said>,
 }
 
+/// A line that may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// Lines of its kind that were held back before it, if there were any.
+    pub held_back: Option<u64>,
+}
+
 #[derive(Debug)]
 struct Said {
     at: Millis,
@@ -28,21 +35,22 @@ impl<K: Ord + Clone> LogLimit<K> {
         LogLimit { period_ms: period.as_millis() as u64, kinds: BTreeMap::new() }
     }
 
-    /// Whether a line of this kind is to be written now: then with how many of its kind were held back before it.
-    pub fn pass(&mut self, kind: K, now: Millis) -> Option<u64> {
+    /// Whether a line of this kind is to be written now.
+    pub fn pass(&mut self, kind: K, now: Millis) -> Option<Pass> {
         if let Some(said) = self.kinds.get_mut(&kind) {
             if now.since(said.at) < self.period_ms {
                 said.held_back += 1;
                 return None;
             }
             said.at = now;
-            return Some(std::mem::take(&mut said.held_back));
+            let held_back = Some(std::mem::take(&mut said.held_back)).filter(|lines| *lines > 0);
+            return Some(Pass { held_back });
         }
         if self.kinds.len() >= KINDS_MAX {
             return None;
         }
         self.kinds.insert(kind, Said { at: now, held_back: 0 });
-        Some(0)
+        Some(Pass { held_back: None })
     }
 
     /// The kinds whose period is over, with how many lines of each were held back since: nothing of them came after it
@@ -72,20 +80,22 @@ impl<K: Ord + Clone> LogLimit<K> {
 mod tests {
     use super::*;
 
+    const FIRST: Option<Pass> = Some(Pass { held_back: None });
+
     #[test]
     fn one_of_a_kind_passes_and_the_others_are_counted() {
         let mut limit = LogLimit::new(Duration::from_secs(10));
-        assert_eq!(limit.pass("a", Millis(0)), Some(0));
-        assert_eq!(limit.pass("b", Millis(1)), Some(0), "kinds do not hold each other back");
+        assert_eq!(limit.pass("a", Millis(0)), FIRST);
+        assert_eq!(limit.pass("b", Millis(1)), FIRST, "kinds do not hold each other back");
         for at in 1..=5 {
             assert_eq!(limit.pass("a", Millis(at)), None);
         }
-        assert_eq!(limit.pass("a", Millis(10_000)), Some(5));
+        assert_eq!(limit.pass("a", Millis(10_000)), Some(Pass { held_back: Some(5) }));
         assert_eq!(limit.pass("a", Millis(10_001)), None);
         assert_eq!(limit.on_tick(Millis(10_002)), [], "nothing of b was held back");
         assert_eq!(limit.on_tick(Millis(20_000)), [("a", 1)]);
         assert_eq!(limit.on_tick(Millis(40_000)), []);
-        assert_eq!(limit.pass("a", Millis(40_000)), Some(0), "what is forgotten begins anew");
+        assert_eq!(limit.pass("a", Millis(40_000)), FIRST, "what is forgotten begins anew");
     }
 
     #[test]
@@ -104,6 +114,6 @@ mod tests {
         let passed = (0..2 * KINDS_MAX).filter(|kind| limit.pass(*kind, Millis(0)).is_some()).count();
         assert_eq!(passed, KINDS_MAX);
         assert_eq!(limit.on_tick(Millis(10_000)), []);
-        assert_eq!(limit.pass(usize::MAX, Millis(10_000)), Some(0));
+        assert_eq!(limit.pass(usize::MAX, Millis(10_000)), FIRST);
     }
 }

@@ -19,7 +19,7 @@ pub use clock::{Clock, Millis};
 pub use disk::{DirEntry, Disk, File, FileLock, Mapping, Metadata, OpenMode, Space};
 pub use faults::{BuggifySite, Canary, Faults};
 pub use futures::future::BoxFuture;
-pub use log_limit::LogLimit;
+pub use log_limit::{LogLimit, Pass};
 pub use net::{ConnectionId, Listener, Net, Stream};
 pub use rng::Rng;
 

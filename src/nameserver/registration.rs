@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::env::{ConnectionId, Millis};
+use crate::env::{ConnectionId, Millis, Pass};
 use crate::proto::body::DataVersion;
 
 use super::brokers::{Group, Member, MASTER_ID};
@@ -109,7 +109,7 @@ impl RouteTable {
         // A slave that became master keeps its address.
         group.members.retain(|id, member| *id == new.broker_id || member.address != new.address);
         if is_outranked(group, new) {
-            if let Some(held_back) = self.said.pass((name, new.broker_id), now) {
+            if let Some(Pass { held_back }) = self.said.pass((name, new.broker_id), now) {
                 tracing::warn!(
                     broker = new.broker,
                     id = new.broker_id,
@@ -123,7 +123,7 @@ impl RouteTable {
         let holder = group.members.get(&new.broker_id).filter(|holder| holder.address != new.address);
         let displaced = holder.map(|holder| holder.address.clone());
         if let Some(was) = &displaced {
-            if let Some(held_back) = self.said.pass((Arc::clone(&name), new.broker_id), now) {
+            if let Some(Pass { held_back }) = self.said.pass((Arc::clone(&name), new.broker_id), now) {
                 tracing::warn!(
                     broker = new.broker,
                     id = new.broker_id,

@@ -17,7 +17,7 @@ use crate::broker::admin::statistics::local_day;
 use crate::broker::clients::{Notices, TELL_EVERY_MS};
 use crate::broker::Effect;
 use crate::config::broker::Update;
-use crate::env::{ConnectionId, LogLimit};
+use crate::env::{ConnectionId, LogLimit, Pass};
 use crate::proto::remoting::requests::NotifyConsumerIdsChanged;
 use crate::proto::remoting::{request, Command};
 
@@ -223,7 +223,7 @@ impl State {
                     }
                 }
                 Effect::Report(report) => {
-                    if let Some(held_back) = self.reported.pass(report.subject(), self.shared.now()) {
+                    if let Some(Pass { held_back }) = self.reported.pass(report.subject(), self.shared.now()) {
                         tracing::warn!(held_back, "{report}");
                     }
                 }

@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{Context, Result};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{oneshot, watch};
 
@@ -77,7 +77,8 @@ impl BrokerHandle {
     /// Whatever keeps it from serving, named.
     pub async fn start(env: &Env, config: BrokerConfig, address: SocketAddr) -> Result<Self> {
         let mut config = config;
-        check_role(&mut config)?;
+        config.check().map_err(|reason| anyhow::anyhow!("settings: {reason}"))?;
+        warn_of_role(&mut config);
         if config.broker_name.is_empty() {
             config.broker_name = match env.net.own_name() {
                 name if name.is_empty() => "broker-a".to_owned(),
@@ -216,14 +217,8 @@ impl BrokerHandle {
     }
 }
 
-/// A slave without a master's log would take messages that its master does not know of, under its master's name. What
-/// another role asks for and does not get is said.
-fn check_role(config: &mut BrokerConfig) -> Result<()> {
-    ensure!(
-        config.broker_role != BrokerRole::Slave,
-        "brokerRole=SLAVE: this version does not replicate, and a slave that copies nothing serves nobody; remove the \
-         setting to start a master, with a brokerName of its own if another broker has the same"
-    );
+/// What a role asks for and does not get is said.
+fn warn_of_role(config: &mut BrokerConfig) {
     if config.broker_role == BrokerRole::SyncMaster {
         tracing::warn!("brokerRole=SYNC_MASTER: this version does not replicate, messages are on this broker alone");
     }
@@ -231,7 +226,6 @@ fn check_role(config: &mut BrokerConfig) -> Result<()> {
         tracing::warn!(id = config.broker_id, "brokerId is 0 for every master");
         config.broker_id = 0;
     }
-    Ok(())
 }
 
 /// After a crash no group's offset stays above the end of its queue. Saved before anybody sends or pulls, so that a

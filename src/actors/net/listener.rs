@@ -12,7 +12,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use super::session::{End, Malformed, Session};
 use super::{ConnectionHandle, Service};
-use crate::env::{ConnectionId, Env, Listener, LogLimit, Millis, Stream};
+use crate::env::{ConnectionId, Env, Listener, LogLimit, Millis, Pass, Stream};
 
 /// How often idle connections are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
@@ -190,7 +190,7 @@ impl<S: Service> Actor for ListenerActor<S> {
             ListenerMessage::Ended { id, peer, malformed } => {
                 state.sessions.remove(&id);
                 if let Some(Malformed { kind, what }) = malformed {
-                    if let Some(held_back) = state.said.pass(kind, now(&state.env)) {
+                    if let Some(Pass { held_back }) = state.said.pass(kind, now(&state.env)) {
                         tracing::warn!(%peer, what, held_back, "closed a connection: malformed input");
                     }
                 }
@@ -226,7 +226,7 @@ impl<S: Service> Actor for ListenerActor<S> {
 impl<S: Service> State<S> {
     fn accepted(&mut self, myself: &ActorRef<ListenerMessage>, stream: Box<dyn Stream>, peer: SocketAddr) {
         if self.accepting.is_none() || self.sessions.len() >= self.options.connections_max {
-            if let Some(held_back) = self.said.pass("refused", now(&self.env)) {
+            if let Some(Pass { held_back }) = self.said.pass("refused", now(&self.env)) {
                 let connections = self.sessions.len();
                 tracing::warn!(%peer, connections, held_back, "refused a connection: too many, or shutting down");
             }
@@ -295,7 +295,7 @@ async fn accept(env: Env, mut listener: Box<dyn Listener>, to: ActorRef<Listener
                 }
             }
             Err(error) => {
-                if let Some(held_back) = said.pass(error.kind(), now(&env)) {
+                if let Some(Pass { held_back }) = said.pass(error.kind(), now(&env)) {
                     tracing::warn!(%error, held_back, "a connection was not accepted");
                 }
                 env.clock.sleep(ACCEPT_RETRY).await;

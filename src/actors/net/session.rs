@@ -286,6 +286,8 @@ impl<S: Service> Running<S> {
     /// Hands over complete frames until their answers fill the buffer; returns the number of bytes they took.
     fn requests(&mut self, bytes: &[u8]) -> Result<usize, End> {
         let mut used = 0;
+        // It has room for many fields: one serves all frames of a read.
+        let mut head = Head::default();
         loop {
             self.backlog = self.output.bytes.len() - self.written >= UNWRITTEN_BYTES_MAX;
             if self.backlog {
@@ -294,7 +296,7 @@ impl<S: Service> Running<S> {
             match frame::next(&bytes[used..]) {
                 Ok(Some(frame)) => {
                     used += frame.len;
-                    self.frame(&frame)?;
+                    self.frame(&mut head, &frame)?;
                 }
                 Ok(None) => return Ok(used),
                 Err(error) => return Err(error.into()),
@@ -302,15 +304,15 @@ impl<S: Service> Running<S> {
         }
     }
 
-    fn frame(&mut self, frame: &RawFrame<'_>) -> Result<(), End> {
-        let head = Head::parse(frame.serialization, frame.header)
+    fn frame<'a>(&mut self, head: &mut Head<'a>, frame: &RawFrame<'a>) -> Result<(), End> {
+        head.read(frame.serialization, frame.header)
             .map_err(|error| malformed("a header that cannot be read", format!("header cannot be read: {error}")))?;
         self.serialization = frame.serialization;
         if !head.is_response() {
             return self
                 .session
                 .service
-                .request(&mut self.state, &head, frame, &mut self.output)
+                .request(&mut self.state, head, frame, &mut self.output)
                 .map_err(|what| malformed("a request that cannot be read", what));
         }
         // An answer nobody waits for came too late: its caller has been told so.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use metaq::actors::broker::BrokerHandle;
-use metaq::config::broker::BrokerConfig;
+use metaq::config::broker::{BrokerConfig, BrokerRole};
 use metaq::env::real;
 use metaq::proto::remoting::{request, Command, Language};
 use tempfile::TempDir;
@@ -66,14 +66,16 @@ async fn a_setting_that_cannot_be_saved_is_refused() {
 async fn a_slave_does_not_start_and_a_master_has_id_0() {
     let any_port = "127.0.0.1:0".parse().unwrap();
     let directory = TempDir::new().unwrap();
-    let mut config = BrokerConfig::default();
-    config.apply(&format!("storePathRootDir={}\nbrokerRole=SLAVE\nbrokerId=1", directory.path().display())).unwrap();
+    let store_path_root_dir = directory.path().display().to_string();
+    let config = BrokerConfig { store_path_root_dir, broker_role: BrokerRole::Slave, ..BrokerConfig::default() };
     let Err(refused) = BrokerHandle::start(&real::env(), config, any_port).await else { panic!("a slave started") };
-    assert!(refused.to_string().starts_with("brokerRole=SLAVE: this version does not replicate"), "{refused}");
+    assert!(refused.to_string().contains("this version does not replicate"), "{refused}");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "and touched nothing");
 
     let master = Broker::start("brokerRole=SYNC_MASTER\nbrokerId=3\n").await;
     assert_eq!(master.handle().shared().settings().config.broker_id, 0);
+    let refused = update(&master.client().await, "brokerRole=SLAVE").await;
+    assert_eq!(refused.code, 1, "it would not start again: {:?}", refused.remark);
 }
 
 #[tokio::test]
