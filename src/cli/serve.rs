@@ -11,9 +11,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::{signals, BrokerArgs, NameserverArgs, UpArgs, UsageError, EXIT_BUG};
-use crate::actors::broker::settings_file::SettingsFile;
 use crate::actors::broker::BrokerHandle;
 use crate::actors::nameserver::NameServerHandle;
+use crate::actors::settings_file::SettingsFile;
 use crate::config::broker::BrokerConfig;
 use crate::config::nameserver::NameServerSettings;
 use crate::env::real;
@@ -40,7 +40,9 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
         apply_sets(&mut config, &args.set)?;
         config.listen_port = broker_address.port();
 
-        let nameserver = NameServerHandle::start(&env, NameServerSettings::default(), nameserver_address, &args.data)
+        let mut settings = NameServerSettings::default();
+        apply_changed_nameserver(&mut settings, &args.data)?;
+        let nameserver = NameServerHandle::start(&env, settings, nameserver_address, &args.data)
             .await
             .context("the NameServer did not start")?;
         config.namesrv_addr = reachable(nameserver.address()).to_string();
@@ -66,6 +68,9 @@ pub fn nameserver(args: NameserverArgs) -> Result<ExitCode> {
     let mut settings = NameServerSettings::default();
     if let Some(path) = &args.config {
         warn(Some(path), &settings.apply(&read_settings(path)?).with_context(|| path.display().to_string())?);
+        settings.config_store_path = std::path::absolute(path).with_context(|| path.display().to_string())?;
+    } else {
+        apply_changed_nameserver(&mut settings, &args.data)?;
     }
     for pair in &args.set {
         warn(None, &settings.apply(checked(pair)?).map_err(|error| UsageError(error.to_string()))?);
@@ -219,6 +224,15 @@ fn apply_changed(config: &mut BrokerConfig, sets: &[String]) -> Result<()> {
     let unreadable = || format!("settings file {} cannot be read", path.display());
     let text = SettingsFile::read_if_there(&*real::env().disk, &path).with_context(unreadable)?;
     warn(Some(&path), &config.apply(&text).with_context(|| path.display().to_string())?);
+    Ok(())
+}
+
+/// The same for a NameServer and its data folder.
+fn apply_changed_nameserver(settings: &mut NameServerSettings, data: &Path) -> Result<()> {
+    let path = data.join(&settings.config_store_path);
+    let unreadable = || format!("settings file {} cannot be read", path.display());
+    let text = SettingsFile::read_if_there(&*real::env().disk, &path).with_context(unreadable)?;
+    warn(Some(&path), &settings.apply(&text).with_context(|| path.display().to_string())?);
     Ok(())
 }
 

@@ -33,8 +33,8 @@ pub use views::UnitList;
 pub enum Effect {
     /// Write this text to `kvConfigPath`, atomically.
     SaveKvConfig(String),
-    /// Write this text to `configStorePath`, atomically.
-    SaveSettings(String),
+    /// Write these keys with their values to `configStorePath`, atomically.
+    SaveSettings(Vec<(String, String)>),
     /// Close a connection whose broker was silent for too long.
     Close(ConnectionId),
     /// Send NOTIFY_MIN_BROKER_ID_CHANGE, one-way, to the broker on this connection.

@@ -3,6 +3,7 @@
 mod bad_input;
 mod delivery;
 mod lookups;
+mod refusals;
 mod relays;
 mod resets;
 mod retries;

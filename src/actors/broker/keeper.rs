@@ -10,13 +10,13 @@ use tokio::sync::oneshot;
 
 use super::registrar::RegistrarMessage;
 use super::saved::Saved;
-use super::settings_file::{SettingsError, SettingsFile};
 use super::shared::{Settings, Shared};
 use super::{group_rules, topic_rules};
+use crate::actors::settings_file::SettingsFile;
 use crate::broker::admin::statistics::local_day;
 use crate::broker::clients::{Notices, TELL_EVERY_MS};
 use crate::broker::Effect;
-use crate::config::broker::Update;
+use crate::config::broker::{Update, UpdateError};
 use crate::env::{ConnectionId, LogLimit, Pass};
 use crate::proto::remoting::requests::NotifyConsumerIdsChanged;
 use crate::proto::remoting::{request, Command};
@@ -60,6 +60,17 @@ pub enum KeeperMessage {
         /// Told when all is saved, or what could not be.
         done: oneshot::Sender<Result<(), String>>,
     },
+}
+
+/// Why settings were not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// A request asks for what cannot be.
+    #[error(transparent)]
+    Refused(#[from] UpdateError),
+    /// The file was not written: the old settings count, now and after the next start.
+    #[error("nothing was changed: {0}")]
+    NotSaved(String),
 }
 
 /// See the module's text.

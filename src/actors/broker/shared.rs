@@ -15,9 +15,8 @@ use ractor::ActorRef;
 
 use super::errors::store_failure;
 use super::housekeeper::HousekeeperMessage;
-use super::keeper::KeeperMessage;
+use super::keeper::{KeeperMessage, SettingsError};
 use super::retention_policy;
-use super::settings_file::SettingsError;
 use crate::actors::log_writer::{Durability, LogWriterHandle};
 use crate::actors::net::ConnectionHandle;
 use crate::broker::admin::statistics::Statistics;

@@ -66,6 +66,35 @@ async fn settings_changed_by_request_are_written_to_the_settings_file() {
     assert!(!data.join("config/broker.properties").exists());
 }
 
+/// The same for a NameServer, which never read what it had written.
+#[tokio::test]
+async fn a_nameservers_settings_are_kept_too() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("namesrv.conf");
+    std::fs::write(&file, "# ours\norderMessageEnable=false\n").unwrap();
+    let change = Command::request(request::UPDATE_NAMESRV_CONFIG).with_body("orderMessageEnable=true\n");
+    for (config, kept) in
+        [(["-c", text(&file)].as_slice(), file.clone()), (&[], directory.path().join("namesrv/namesrv.properties"))]
+    {
+        let args = ["nameserver", "--listen", ANY, "--data", text(directory.path())];
+        for changed in [true, false] {
+            let mut server = Process::start(&[&args, config].concat());
+            let address = server.line("nameserver ").parse().unwrap();
+            server.line("ready");
+            let client = Client::connect(&metaq::env::real::env(), address).await;
+            if changed {
+                client.get(change.clone()).await;
+            }
+            let shown = client.get(Command::request(request::GET_NAMESRV_CONFIG)).await;
+            assert!(String::from_utf8(shown.body).unwrap().contains("orderMessageEnable=true\n"), "{config:?}");
+            stop(server);
+        }
+        let kept = std::fs::read_to_string(kept).unwrap();
+        assert_eq!(kept.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>(), ["orderMessageEnable=true"]);
+    }
+    assert!(std::fs::read_to_string(&file).unwrap().starts_with("# ours\n"));
+}
+
 #[tokio::test]
 async fn a_broker_that_takes_anothers_place_is_noticed_by_both_sides() {
     let directory = TempDir::new().unwrap();

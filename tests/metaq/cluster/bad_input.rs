@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// What a field may hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
     Text,
     Number,
     Truth,
@@ -26,14 +26,14 @@ enum Kind {
 use Kind::{Number, Text, Truth};
 
 /// Name, kind, whether a request without it cannot be understood, and a value that is fine.
-type Field = (&'static str, Kind, bool, &'static str);
+pub type Field = (&'static str, Kind, bool, &'static str);
 
 const TOPIC: Field = ("topic", Text, true, "Orders");
 const QUEUE: Field = ("queueId", Number, true, "0");
 const GROUP: Field = ("consumerGroup", Text, true, "cg");
 
 /// What a request of a code to a broker consists of; `None` if brokers do not know the code.
-fn broker_request(code: i32) -> Option<(&'static [Field], Vec<u8>)> {
+pub fn broker_request(code: i32) -> Option<(&'static [Field], Vec<u8>)> {
     const PULL: &[Field] = &[
         GROUP,
         TOPIC,
@@ -76,6 +76,7 @@ fn broker_request(code: i32) -> Option<(&'static [Field], Vec<u8>)> {
         ("j", Number, false, "0"),
         ("k", Truth, false, "false"),
         ("l", Number, false, "16"),
+        ("m", Truth, false, "false"),
     ];
     let fields: &'static [Field] = match code {
         request::SEND_MESSAGE | request::SEND_REPLY_MESSAGE => SEND,

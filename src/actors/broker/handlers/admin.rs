@@ -1,7 +1,7 @@
 //! Topics, groups and settings, administered. A change is saved before it is answered.
 
 use super::{Call, Refused};
-use crate::actors::broker::settings_file::SettingsError;
+use crate::actors::broker::keeper::SettingsError;
 use crate::broker::{attributes, BrokerError};
 use crate::config::broker::UpdateError;
 use crate::proto::body::topic::TopicConfigList;

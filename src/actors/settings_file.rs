@@ -1,24 +1,12 @@
-//! The file that keeps settings changed by request (UPDATE_BROKER_CONFIG): the one the broker was started with, or one
-//! in the store's `config` folder that the next start reads.
+//! The file that keeps settings changed by request (UPDATE_BROKER_CONFIG, UPDATE_NAMESRV_CONFIG): the one the server was
+//! started with, or one in its data folder that the next start reads.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::config::broker::UpdateError;
 use crate::config::properties::{self, BYTES_MAX};
 use crate::env::{Disk, OpenMode};
-
-/// Why settings were not changed.
-#[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
-    /// A request asks for what cannot be.
-    #[error(transparent)]
-    Refused(#[from] UpdateError),
-    /// The file was not written: the old settings count, now and after the next start.
-    #[error("nothing was changed: {0}")]
-    NotSaved(String),
-}
 
 /// Where settings changed by request are kept.
 pub struct SettingsFile {
