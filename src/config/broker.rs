@@ -215,7 +215,7 @@ settings! {
     // Bounds that RocketMQ has no key for.
     /// Most bytes of one connection's sends in flight, and as many of its other requests.
     in_flight_bytes_per_session: usize = 64 << 20;
-    /// Most bytes of all sends in flight.
+    /// Most bytes of all sends in flight, and as many of large frames that are coming in.
     in_flight_bytes_per_broker: usize = 512 << 20;
     /// Most bytes of all other requests in flight.
     in_flight_request_bytes_per_broker: usize = 128 << 20;

@@ -254,6 +254,7 @@ async fn listen(
     let options = ListenerOptions {
         connections_max: config.sessions_max,
         idle_max: Duration::from_secs(config.server_channel_max_idle_time_seconds),
+        large_frame_bytes_max: config.in_flight_bytes_per_broker,
     };
     let service = Arc::new(BrokerService::new(Arc::clone(shared)));
     let listener = ListenerHandle::serve(env, listener, Arc::clone(&service), options).await?;

@@ -10,6 +10,7 @@ use anyhow::Context;
 use ractor::concurrency::JoinHandle;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
+use super::room::Room;
 use super::session::{End, Malformed, Session};
 use super::{ConnectionHandle, Service};
 use crate::env::{ConnectionId, Env, Listener, LogLimit, Millis, Pass, Stream};
@@ -37,11 +38,17 @@ pub struct ListenerOptions {
     /// Connections without a byte in either direction for this long are closed (RocketMQ:
     /// `serverChannelMaxIdleTimeSeconds`, 120 s).
     pub idle_max: Duration,
+    /// Bytes of frames above 64 KiB that are coming in; more are not read until others are complete.
+    pub large_frame_bytes_max: usize,
 }
 
 impl Default for ListenerOptions {
     fn default() -> Self {
-        ListenerOptions { connections_max: 50_000, idle_max: Duration::from_secs(120) }
+        ListenerOptions {
+            connections_max: 50_000,
+            idle_max: Duration::from_secs(120),
+            large_frame_bytes_max: 256 << 20,
+        }
     }
 }
 
@@ -148,6 +155,7 @@ pub struct State<S> {
     sessions: BTreeMap<ConnectionId, Watched>,
     draining: Vec<RpcReplyPort<()>>,
     said: LogLimit<&'static str>,
+    room: Room,
 }
 
 struct Watched {
@@ -176,6 +184,7 @@ impl<S: Service> Actor for ListenerActor<S> {
             sessions: BTreeMap::new(),
             draining: Vec::new(),
             said: LogLimit::new(SAY_EVERY),
+            room: Room::new(options.large_frame_bytes_max),
         })
     }
 
@@ -242,6 +251,7 @@ impl<S: Service> State<S> {
             outbound,
             clock: Arc::clone(&self.env.clock),
             last_active: Arc::clone(&last_active),
+            room: self.room.for_connection(),
         };
         self.sessions.insert(id, Watched { handle, last_active });
         let myself = myself.clone();

@@ -4,6 +4,7 @@ mod client;
 mod connection;
 mod listener;
 mod output;
+mod room;
 mod session;
 
 pub use client::{connect, NoRequests};

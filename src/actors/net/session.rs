@@ -14,6 +14,7 @@ use futures::stream::StreamExt;
 use tokio::sync::{mpsc, oneshot};
 
 use super::connection::Outbound;
+use super::room::FrameRoom;
 use super::{ConnectionHandle, Output, Service};
 use crate::env::{Clock, Stream};
 use crate::proto::remoting::frame::{self, FrameError};
@@ -79,6 +80,8 @@ pub(super) struct Session<S: Service> {
     pub clock: Arc<dyn Clock>,
     /// Monotonic milliseconds of the last byte read or written; the listener closes idle sessions by it.
     pub last_active: Arc<AtomicU64>,
+    /// For frames that come in many pieces.
+    pub room: FrameRoom,
 }
 
 impl<S: Service> Session<S> {
@@ -233,6 +236,9 @@ impl<S: Service> Running<S> {
     }
 
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        if !self.session.room.may_read(&self.partial, cx) {
+            return Ok(false);
+        }
         READ_BUFFER.with_borrow_mut(|buffer| {
             let read = match self.session.stream.poll_read(cx, buffer) {
                 Poll::Ready(Ok(0)) => return Err(End::Closed),
