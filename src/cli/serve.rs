@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{Context, Result};
 
 use super::console::{say, tell};
 use super::{signals, BrokerArgs, NameserverArgs, UpArgs, UsageError, EXIT_BUG};
 use crate::actors::broker::BrokerHandle;
 use crate::actors::nameserver::NameServerHandle;
+use crate::actors::settings_file::SettingsFile;
 use crate::config::broker::BrokerConfig;
 use crate::config::nameserver::NameServerSettings;
-use crate::config::properties::BYTES_MAX;
-use crate::env::{real, OpenMode};
+use crate::env::real;
 
 /// How long a stop may take before the process ends anyway; what is not flushed by then is recovered at the next start.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
@@ -36,9 +36,13 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
         if !broker_address.ip().is_unspecified() {
             config.broker_ip1 = broker_address.ip().to_string();
         }
+        apply_changed(&mut config, &args.set)?;
         apply_sets(&mut config, &args.set)?;
+        config.listen_port = broker_address.port();
 
-        let nameserver = NameServerHandle::start(&env, NameServerSettings::default(), nameserver_address, &args.data)
+        let mut settings = NameServerSettings::default();
+        apply_changed_nameserver(&mut settings, &args.data)?;
+        let nameserver = NameServerHandle::start(&env, settings, nameserver_address, &args.data)
             .await
             .context("the NameServer did not start")?;
         config.namesrv_addr = reachable(nameserver.address()).to_string();
@@ -64,6 +68,9 @@ pub fn nameserver(args: NameserverArgs) -> Result<ExitCode> {
     let mut settings = NameServerSettings::default();
     if let Some(path) = &args.config {
         warn(Some(path), &settings.apply(&read_settings(path)?).with_context(|| path.display().to_string())?);
+        settings.config_store_path = std::path::absolute(path).with_context(|| path.display().to_string())?;
+    } else {
+        apply_changed_nameserver(&mut settings, &args.data)?;
     }
     for pair in &args.set {
         warn(None, &settings.apply(checked(pair)?).map_err(|error| UsageError(error.to_string()))?);
@@ -92,9 +99,13 @@ pub fn broker(args: BrokerArgs) -> Result<ExitCode> {
     let mut config = BrokerConfig::default();
     if let Some(path) = &args.config {
         warn(Some(path), &config.apply(&read_settings(path)?).with_context(|| path.display().to_string())?);
+        config.broker_config_path = path.display().to_string();
     }
     if let Some(data) = &args.data {
         config.store_path_root_dir = data.display().to_string();
+    }
+    if args.config.is_none() {
+        apply_changed(&mut config, &args.set)?;
     }
     if let Some(nameservers) = &args.nameservers {
         config.namesrv_addr = nameservers.clone();
@@ -199,14 +210,30 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 
 fn read_settings(path: &Path) -> Result<String> {
     let unreadable = || format!("settings file {} cannot be read", path.display());
-    let file = real::env().disk.open(path, OpenMode::Read).with_context(unreadable)?;
-    let len = file.len().with_context(unreadable)?;
-    let most = BYTES_MAX as u64;
-    ensure!(len <= most, "settings file {} has {len} bytes, at most {most} are possible", path.display());
-    let mut bytes = vec![0; len as usize];
-    let read = file.read_at(0, &mut bytes).with_context(unreadable)?;
-    bytes.truncate(read);
-    String::from_utf8(bytes).with_context(unreadable)
+    SettingsFile::read(&*real::env().disk, path).with_context(unreadable)
+}
+
+/// Takes what requests changed while the broker last ran on this store. The command line says where the store is, and
+/// wins again afterwards.
+fn apply_changed(config: &mut BrokerConfig, sets: &[String]) -> Result<()> {
+    let mut where_it_is = config.clone();
+    for pair in sets {
+        where_it_is.apply(checked(pair)?).map_err(|error| UsageError(error.to_string()))?;
+    }
+    let path = where_it_is.settings_path();
+    let unreadable = || format!("settings file {} cannot be read", path.display());
+    let text = SettingsFile::read_if_there(&*real::env().disk, &path).with_context(unreadable)?;
+    warn(Some(&path), &config.apply(&text).with_context(|| path.display().to_string())?);
+    Ok(())
+}
+
+/// The same for a NameServer and its data folder.
+fn apply_changed_nameserver(settings: &mut NameServerSettings, data: &Path) -> Result<()> {
+    let path = data.join(&settings.config_store_path);
+    let unreadable = || format!("settings file {} cannot be read", path.display());
+    let text = SettingsFile::read_if_there(&*real::env().disk, &path).with_context(unreadable)?;
+    warn(Some(&path), &settings.apply(&text).with_context(|| path.display().to_string())?);
+    Ok(())
 }
 
 fn apply_sets(config: &mut BrokerConfig, sets: &[String]) -> Result<()> {

@@ -1,11 +1,13 @@
 //! The doors to the world: time, network, disk, randomness and, in simulations, injected faults.
 //!
 //! Everything outside `env::real` reaches the operating system through one [`Env`] value that is handed down at start.
-//! The simulator hands down another one, so the same source runs over TCP and in simulated clusters.
+//! The simulator hands down another one, so the same source runs over TCP and in simulated clusters. [`LogLimit`] keeps
+//! what is written to the log within bounds.
 
 mod clock;
 mod disk;
 mod faults;
+mod log_limit;
 mod net;
 #[cfg(feature = "tokio")]
 pub mod real;
@@ -17,6 +19,7 @@ pub use clock::{Clock, Millis};
 pub use disk::{DirEntry, Disk, File, FileLock, Mapping, Metadata, OpenMode, Space};
 pub use faults::{BuggifySite, Canary, Faults};
 pub use futures::future::BoxFuture;
+pub use log_limit::{LogLimit, Pass};
 pub use net::{ConnectionId, Listener, Net, Stream};
 pub use rng::Rng;
 

@@ -5,9 +5,10 @@
 //! newer one is late and changes nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::config::nameserver::NameServerSettings;
-use crate::env::{ConnectionId, Millis};
+use crate::env::{ConnectionId, LogLimit, Millis};
 use crate::proto::body::DataVersion;
 
 use super::brokers::{names_in_cluster, BrokerTable, Member, MASTER_ID};
@@ -21,12 +22,18 @@ pub struct RouteTable {
     pub(super) settings: NameServerSettings,
     pub(super) brokers: BrokerTable,
     pub(super) topics: TopicTable,
+    /// What was said about brokers that share one name and id.
+    pub(super) said: LogLimit<(Arc<str>, i64)>,
 }
+
+/// How often it is said that a broker takes another's place: two that share a name do so every few seconds.
+const SAY_EVERY: Duration = Duration::from_secs(60);
 
 impl RouteTable {
     /// An empty table.
     pub fn new(settings: NameServerSettings) -> Self {
-        RouteTable { settings, brokers: BrokerTable::default(), topics: TopicTable::default() }
+        let (brokers, topics) = (BrokerTable::default(), TopicTable::default());
+        RouteTable { settings, brokers, topics, said: LogLimit::new(SAY_EVERY) }
     }
 
     /// A broker says goodbye. Late goodbyes change nothing: of another address or id than is registered now, or on an
@@ -57,6 +64,9 @@ impl RouteTable {
 
     /// Removes brokers that were silent for too long, and closes connections that no other broker uses.
     pub fn expire(&mut self, now: Millis, effects: &mut Vec<Effect>) {
+        for ((broker, id), times) in self.said.on_tick(now) {
+            tracing::warn!(broker = &*broker, id, times, "addresses went on taking each other's place");
+        }
         for (name, id) in self.members_where(|member| member.expired(now)) {
             let connection = self.brokers[&name].members[&id].connection;
             self.remove(&name, id, "it was silent for too long", effects);

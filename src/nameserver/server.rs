@@ -188,8 +188,10 @@ impl NameServer {
     fn update_settings(&mut self, body: &[u8], effects: &mut Vec<Effect>) -> Response {
         let changed = self.settings().changed_by(&String::from_utf8_lossy(body));
         match changed {
-            Ok(settings) => {
-                effects.push(Effect::SaveSettings(settings.to_properties()));
+            Ok((settings, changes)) => {
+                if !changes.is_empty() {
+                    effects.push(Effect::SaveSettings(changes));
+                }
                 self.routes.settings = settings;
                 Response::success()
             }

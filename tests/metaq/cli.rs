@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use self::process::{metaq, run, Process};
 use crate::cluster::support::{bodies, Client};
 
+mod kept;
 mod process;
 
 /// Small files, so that no test takes a gigabyte.
@@ -146,6 +147,7 @@ fn a_wrong_command_line_is_told_with_code_2() {
         (["up", "--set", "listenPort"].as_slice(), "`--set listenPort` is no KEY=VALUE"),
         (&["up", "--broker", "10911"], "`10911` is no HOST:PORT"),
         (&["up", "--set", "flushDiskType=SOON"], "`SOON` is no value for `flushDiskType`"),
+        (&["broker", "-p", "--set", "brokerRole=SLAVE"], "`SLAVE` is no value for `brokerRole`: this version does not"),
         (&["broker", "-p", "--set", "listenPort=x"], "`x` is no value for `listenPort`: a whole number is expected"),
         (&["nameserver", "-p", "--set", "listenPort=70000"], "`70000` is no value for `listenPort`"),
         (&["uq"], "unrecognized subcommand 'uq'"),

@@ -11,7 +11,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
 use crate::env::Env;
-use crate::store::retention::DiskGuard;
+use crate::store::retention::{DiskGuard, RetentionPolicy};
 use crate::store::{Dispatched, Dispatcher, Store, Trouble};
 
 /// How long records gather before they are indexed: a key can be found this long after its message was stored.
@@ -29,6 +29,11 @@ pub enum HousekeeperMessage {
     Clean,
     /// An operator wants expired files deleted, whatever the hour.
     DeleteExpired,
+    /// From now on files are kept by these rules.
+    Retain {
+        /// The rules.
+        policy: RetentionPolicy,
+    },
     /// Index everything and answer; nothing is done afterwards.
     Drain {
         /// Told when all is indexed.
@@ -130,6 +135,7 @@ impl Actor for Housekeeper {
                 state.arguments.guard.request_deletion();
                 myself.cast(HousekeeperMessage::Clean)?;
             }
+            HousekeeperMessage::Retain { policy } => state.arguments.guard.set_policy(policy),
             HousekeeperMessage::Clean => {
                 let cleaned = state.arguments.store.clean(&mut state.arguments.guard).await;
                 state.cleaning.note("delete what has expired", &cleaned);

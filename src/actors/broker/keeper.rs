@@ -1,8 +1,5 @@
 //! The keeper carries out what the rules want done: it writes config files, tells group members of changes, closes
 //! connections, and does what comes round every few seconds.
-//!
-//! Each save writes a table as a whole. What is asked for while one save runs is carried out together after it, with one
-//! save for all: its mailbox is FIFO, so that the `Commit` it tells itself comes behind everything that waits already.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +10,21 @@ use tokio::sync::oneshot;
 
 use super::registrar::RegistrarMessage;
 use super::saved::Saved;
-use super::shared::Shared;
+use super::shared::{Settings, Shared};
+use super::{group_rules, topic_rules};
+use crate::actors::settings_file::SettingsFile;
 use crate::broker::admin::statistics::local_day;
+use crate::broker::clients::{Notices, TELL_EVERY_MS};
 use crate::broker::Effect;
-use crate::env::ConnectionId;
+use crate::config::broker::{Update, UpdateError};
+use crate::env::{ConnectionId, LogLimit, Pass};
 use crate::proto::remoting::requests::NotifyConsumerIdsChanged;
 use crate::proto::remoting::{request, Command};
 
 /// How often members that are silent for too long are looked for.
 const SCAN_EVERY: Duration = Duration::from_secs(10);
+/// How often the same is reported about the same.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// How long a change of topics waits for the NameServers before it is answered.
 const REGISTER_WAIT: Duration = Duration::from_secs(1);
@@ -42,10 +45,19 @@ pub enum KeeperMessage {
     },
     /// Carry out everything that has gathered.
     Commit,
+    /// A request changes settings.
+    UpdateSettings {
+        /// `key=value` lines.
+        text: String,
+        /// Told once they are saved and count, or why none was changed.
+        done: oneshot::Sender<Result<Update, SettingsError>>,
+    },
     /// Time to save consumer offsets.
     SaveOffsets,
     /// Time to look for silent clients.
     Scan,
+    /// Time to tell members of collected changes of their groups.
+    Notify,
     /// Time to sample the statistics.
     Sample,
     /// Save everything that changed and answer.
@@ -53,6 +65,17 @@ pub enum KeeperMessage {
         /// Told when all is saved, or what could not be.
         done: oneshot::Sender<Result<(), String>>,
     },
+}
+
+/// Why settings were not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// A request asks for what cannot be.
+    #[error(transparent)]
+    Refused(#[from] UpdateError),
+    /// The file was not written: the old settings count, now and after the next start.
+    #[error("nothing was changed: {0}")]
+    NotSaved(String),
 }
 
 /// See the module's text.
@@ -68,13 +91,22 @@ pub struct KeeperArguments {
     pub groups: Saved,
     /// `consumerOffset.json`
     pub offsets: Saved,
+    /// Settings that requests changed.
+    pub settings: SettingsFile,
     /// Who registers with the NameServers.
     pub registrar: ActorRef<RegistrarMessage>,
 }
 
 #[doc(hidden)]
 pub struct State {
-    arguments: KeeperArguments,
+    shared: Arc<Shared>,
+    topics: Saved,
+    groups: Saved,
+    offsets: Saved,
+    settings: SettingsFile,
+    registrar: ActorRef<RegistrarMessage>,
+    notices: Notices,
+    reported: LogLimit<(&'static str, Arc<str>)>,
     /// What is to be carried out with the `Commit` under way.
     gathered: Vec<Asked>,
     /// Files that could not be written as they should be.
@@ -123,8 +155,23 @@ impl Actor for Keeper {
         let save_every = arguments.shared.settings().config.flush_consumer_offset_interval.max(100);
         myself.send_interval(Duration::from_millis(save_every), || KeeperMessage::SaveOffsets);
         myself.send_interval(SCAN_EVERY, || KeeperMessage::Scan);
+        myself.send_interval(Duration::from_millis(TELL_EVERY_MS), || KeeperMessage::Notify);
         myself.send_interval(SAMPLE_EVERY, || KeeperMessage::Sample);
-        Ok(State { arguments, gathered: Vec::new(), topics_unsaved: false, groups_unsaved: false })
+        let KeeperArguments { shared, topics, groups, offsets, settings, registrar } = arguments;
+        let (notices, reported) = (Notices::default(), LogLimit::new(REPORT_EVERY));
+        Ok(State {
+            shared,
+            topics,
+            groups,
+            offsets,
+            settings,
+            registrar,
+            notices,
+            reported,
+            gathered: Vec::new(),
+            topics_unsaved: false,
+            groups_unsaved: false,
+        })
     }
 
     async fn handle(
@@ -141,8 +188,17 @@ impl Actor for Keeper {
                 state.gathered.push(Asked { effects, done, result: Ok(()) });
             }
             KeeperMessage::Commit => state.commit().await,
+            KeeperMessage::UpdateSettings { text, done } => {
+                let updated = state.update_settings(&text).await;
+                let _ = done.send(updated);
+            }
             KeeperMessage::SaveOffsets => state.save_again().await,
             KeeperMessage::Scan => state.scan().await,
+            KeeperMessage::Notify => {
+                for (group, members) in state.notices.on_tick() {
+                    state.notify(&group, &members);
+                }
+            }
             KeeperMessage::Sample => state.sample(),
             KeeperMessage::Flush { done } => {
                 state.commit().await;
@@ -170,18 +226,32 @@ impl State {
         let waits = registers && done.is_some();
         if registers {
             // A registrar that is gone means that the broker is stopping.
-            let _ = self.arguments.registrar.cast(RegistrarMessage::Register { done: waits.then_some(told) });
+            let _ = self.registrar.cast(RegistrarMessage::Register { done: waits.then_some(told) });
         }
         let Some(done) = done else { return };
         if !waits {
             let _ = done.send(result);
             return;
         }
-        let limit = self.arguments.shared.env.clock.sleep(REGISTER_WAIT);
+        let limit = self.shared.env.clock.sleep(REGISTER_WAIT);
         ractor::concurrency::spawn(async move {
             select(heard, limit).await;
             let _ = done.send(result);
         });
+    }
+
+    /// All changes or none; saved first, so that none is lost which was answered.
+    async fn update_settings(&mut self, text: &str) -> Result<Update, SettingsError> {
+        let current = self.shared.settings();
+        let mut stored = current.stored.clone();
+        let update = stored.update(text)?;
+        self.settings.save(&update.changes).await.map_err(SettingsError::NotSaved)?;
+        let config = current.config.with_runtime_keys_of(&stored);
+        self.shared.topics().set_rules(topic_rules(&config));
+        self.shared.groups().set_rules(group_rules(&config));
+        self.shared.set_settings(Settings { stored, ..Settings::new(config, self.shared.advertised) });
+        self.shared.set_retention();
+        Ok(update)
     }
 
     async fn carry_out(&mut self, gathered: &mut [Asked]) {
@@ -204,13 +274,10 @@ impl State {
     }
 
     /// Carries out an effect that is no save.
-    async fn carry_out_one(&self, effect: &Effect) -> Result<(), String> {
-        let shared = &self.arguments.shared;
+    async fn carry_out_one(&mut self, effect: &Effect) -> Result<(), String> {
+        let shared = Arc::clone(&self.shared);
         match effect {
-            Effect::DropQueues { topic } => {
-                let deleted = shared.store.delete_topic(topic).await;
-                return deleted.map(drop).map_err(|error| format!("the queues of {topic} were not removed: {error}"));
-            }
+            Effect::DropQueues { topic } => return shared.drop_queues(topic).await,
             Effect::ForgetTopicOffsets { topic } => {
                 shared.offsets().remove_topic(topic);
                 shared.statistics.forget_topic(topic);
@@ -219,13 +286,21 @@ impl State {
                 shared.offsets().remove_group(group);
                 shared.statistics.forget_group(group);
             }
-            Effect::NotifyIdsChanged { group, connections } => self.notify(group, connections),
+            Effect::NotifyIdsChanged { group, connections } => {
+                let at_once = shared.settings().config.real_time_notify_consumer_change;
+                let members = self.notices.on_changed(group, connections.clone(), at_once);
+                self.notify(group, &members);
+            }
             Effect::Close(connection) => {
                 if let Some(handle) = shared.connections().get(connection) {
                     handle.close();
                 }
             }
-            Effect::Report(report) => tracing::warn!("{report}"),
+            Effect::Report(report) => {
+                if let Some(Pass { held_back }) = self.reported.pass(report.subject(), shared.now()) {
+                    tracing::warn!(held_back, "{report}");
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -233,10 +308,15 @@ impl State {
 
     /// Tells the members of a group that it changed. A member that does not read misses it and asks within 20 s.
     fn notify(&self, group: &str, members: &[ConnectionId]) {
+        // The group's own switch, as it is now: members bring what they registered with only every 30 s.
+        let wanted = self.shared.group_directory.get(group).is_none_or(|group| group.notifies());
+        if members.is_empty() || !wanted {
+            return;
+        }
         let command = Command::request(request::NOTIFY_CONSUMER_IDS_CHANGED)
             .with_ext(&NotifyConsumerIdsChanged { consumer_group: group.into() })
             .oneway();
-        let connections = self.arguments.shared.connections();
+        let connections = self.shared.connections();
         for handle in members.iter().filter_map(|member| connections.get(member)) {
             if let Err(error) = handle.send_one_way(command.clone()) {
                 tracing::debug!(group, ?handle, %error, "a member was not told that its group changed");
@@ -245,47 +325,48 @@ impl State {
     }
 
     fn sample(&self) {
-        let shared = &self.arguments.shared;
-        let clock = &shared.env.clock;
+        let clock = &self.shared.env.clock;
         let day = local_day(clock.now(), clock.local_offset_seconds());
-        shared.statistics.on_tick(shared.now(), day);
+        self.shared.statistics.on_tick(self.shared.now(), day);
     }
 
     async fn scan(&mut self) {
         let mut effects = Vec::new();
-        let shared = &self.arguments.shared;
-        let now = shared.now();
-        shared.clients().on_scan(now, &mut effects);
-        shared.locks().on_tick(now);
+        let now = self.shared.now();
+        for ((what, about), lines) in self.reported.on_tick(now) {
+            tracing::warn!(what, about = &*about, lines, "more of the same");
+        }
+        self.shared.clients().on_scan(now, &mut effects);
+        self.shared.locks().on_tick(now);
         // Whatever could not be saved is logged, and saved again.
         self.carry_out(&mut [Asked { effects, done: None, result: Ok(()) }]).await;
     }
 
     async fn save_topics(&mut self) -> Result<(), String> {
-        let snapshot = self.arguments.shared.topics().snapshot();
-        let saved = self.arguments.topics.save(&snapshot).await;
+        let snapshot = self.shared.topics().snapshot();
+        let saved = self.topics.save(&snapshot).await;
         self.topics_unsaved = saved.is_err();
         saved
     }
 
     async fn save_groups(&mut self) -> Result<(), String> {
-        let snapshot = self.arguments.shared.groups().snapshot();
-        let saved = self.arguments.groups.save(&snapshot).await;
+        let snapshot = self.shared.groups().snapshot();
+        let saved = self.groups.save(&snapshot).await;
         self.groups_unsaved = saved.is_err();
         saved
     }
 
     async fn save_offsets(&mut self) -> Result<(), String> {
         let snapshot = {
-            let mut offsets = self.arguments.shared.offsets();
+            let mut offsets = self.shared.offsets();
             if !offsets.take_dirty() {
                 return Ok(());
             }
-            offsets.snapshot(self.arguments.shared.wall())
+            offsets.snapshot(self.shared.wall())
         };
-        let saved = self.arguments.offsets.save(&snapshot).await;
+        let saved = self.offsets.save(&snapshot).await;
         if saved.is_err() {
-            self.arguments.shared.offsets().mark_dirty();
+            self.shared.offsets().mark_dirty();
         }
         saved
     }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Context;
 
+use super::errors::refusal;
 use super::handlers;
 use super::pull::Puller;
 use super::send::Sends;
@@ -37,8 +38,10 @@ pub struct BrokerConnection {
     pub queues: QueueCache,
     /// What is counted of the groups that pull over it.
     pub consumed: ConsumedCache,
-    /// Its budget of bytes in flight.
+    /// Its budget of bytes of sends in flight.
     pub flow: SessionFlow,
+    /// Its budget for other requests.
+    pub other_flow: SessionFlow,
     /// Sends that are gathered or on their way.
     pub sends: Sends,
 }
@@ -158,6 +161,9 @@ impl ReplyTo {
     }
 }
 
+/// What a request under way costs besides its frame, about: its handler's state.
+const REQUEST_BYTES: usize = 1024;
+
 impl BrokerService {
     /// Serves with this state.
     pub fn new(shared: Arc<Shared>) -> Self {
@@ -179,6 +185,7 @@ impl Service for BrokerService {
             queues: QueueCache::default(),
             consumed: ConsumedCache::default(),
             flow: SessionFlow::new(per_session, self.shared.flow.clone()),
+            other_flow: SessionFlow::new(per_session, self.shared.other_flow.clone()),
             sends: Sends::default(),
         }
     }
@@ -199,6 +206,13 @@ impl Service for BrokerService {
                 Puller::take(&self.shared, connection, head, reply, output);
             }
             _ => {
+                let permit = match connection.other_flow.acquire(frame.len + REQUEST_BYTES) {
+                    Ok(permit) => permit,
+                    Err(error) => {
+                        reply.write(&mut output.bytes, &refusal(&error));
+                        return Ok(());
+                    }
+                };
                 let Ok(command) = Command::decode(frame) else { return Err("header cannot be read".to_owned()) };
                 let call = handlers::Call {
                     shared: Arc::clone(&self.shared),
@@ -206,7 +220,11 @@ impl Service for BrokerService {
                     peer: connection.peer,
                     command,
                 };
-                output.later(Box::pin(async move { reply.answer(handlers::handle(call).await) }));
+                output.later(Box::pin(async move {
+                    let response = handlers::handle(call).await;
+                    drop(permit);
+                    reply.answer(response)
+                }));
             }
         }
         Ok(())

@@ -4,12 +4,14 @@ mod client;
 mod connection;
 mod listener;
 mod output;
+mod room;
 mod session;
 
 pub use client::{connect, NoRequests};
 pub use connection::{CallError, ConnectionHandle};
 pub use listener::{ListenerActor, ListenerHandle, ListenerMessage, ListenerOptions};
 pub use output::{Answer, Output};
+pub use session::Malformed;
 
 use std::net::SocketAddr;
 use std::task::Context;

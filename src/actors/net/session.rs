@@ -14,9 +14,11 @@ use futures::stream::StreamExt;
 use tokio::sync::{mpsc, oneshot};
 
 use super::connection::Outbound;
+use super::room::FrameRoom;
 use super::{ConnectionHandle, Output, Service};
 use crate::env::{Clock, Stream};
-use crate::proto::remoting::{frame, Command, Head, RawFrame, Serialization};
+use crate::proto::remoting::frame::{self, FrameError};
+use crate::proto::remoting::{Command, Head, RawFrame, Serialization};
 
 /// Bytes asked for in one read. Each read ends within a frame, which is then copied once more: with 64 KiB that is most of
 /// what a client sends in batches.
@@ -52,7 +54,23 @@ pub(super) enum End {
     Requested,
     /// The peer sent what cannot be answered.
     #[error("malformed input: {0}")]
-    Malformed(String),
+    Malformed(Malformed),
+}
+
+/// What of a peer's input cannot be answered.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct Malformed {
+    /// What is wrong, without the numbers: one of few.
+    pub kind: &'static str,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl From<FrameError> for End {
+    fn from(error: FrameError) -> End {
+        End::Malformed(Malformed { kind: error.kind(), what: error.to_string() })
+    }
 }
 
 pub(super) struct Session<S: Service> {
@@ -63,6 +81,8 @@ pub(super) struct Session<S: Service> {
     pub clock: Arc<dyn Clock>,
     /// Monotonic milliseconds of the last byte read or written; the listener closes idle sessions by it.
     pub last_active: Arc<AtomicU64>,
+    /// For frames that come in many pieces.
+    pub room: FrameRoom,
 }
 
 impl<S: Service> Session<S> {
@@ -223,6 +243,9 @@ impl<S: Service> Running<S> {
     }
 
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        if !self.session.room.may_read(&self.partial, cx) {
+            return Ok(false);
+        }
         READ_BUFFER.with_borrow_mut(|buffer| {
             let read = match self.session.stream.poll_read(cx, buffer) {
                 Poll::Ready(Ok(0)) => return Err(End::Closed),
@@ -247,7 +270,7 @@ impl<S: Service> Running<S> {
         const LENGTH_LEN: usize = 4;
         let mut used = 0;
         while !self.partial.is_empty() && used < bytes.len() {
-            let announced = frame::announced_len(&self.partial).map_err(|error| End::Malformed(error.to_string()))?;
+            let announced = frame::announced_len(&self.partial)?;
             let lacks = announced.unwrap_or(LENGTH_LEN).saturating_sub(self.partial.len());
             let taken = lacks.min(bytes.len() - used);
             self.partial.extend_from_slice(&bytes[used..used + taken]);
@@ -289,21 +312,21 @@ impl<S: Service> Running<S> {
                     self.frame(&mut head, &frame)?;
                 }
                 Ok(None) => return Ok(used),
-                Err(error) => return Err(End::Malformed(error.to_string())),
+                Err(error) => return Err(error.into()),
             }
         }
     }
 
     fn frame<'a>(&mut self, head: &mut Head<'a>, frame: &RawFrame<'a>) -> Result<(), End> {
         head.read(frame.serialization, frame.header)
-            .map_err(|error| End::Malformed(format!("header cannot be read: {error}")))?;
+            .map_err(|error| malformed("a header that cannot be read", format!("header cannot be read: {error}")))?;
         self.serialization = frame.serialization;
         if !head.is_response() {
             return self
                 .session
                 .service
                 .request(&mut self.state, head, frame, &mut self.output)
-                .map_err(End::Malformed);
+                .map_err(|what| malformed("a request that cannot be read", what));
         }
         // An answer nobody waits for came too late: its caller has been told so.
         if let Some(reply) = self.calls.remove(&head.opaque) {
@@ -313,4 +336,8 @@ impl<S: Service> Running<S> {
         }
         Ok(())
     }
+}
+
+fn malformed(kind: &'static str, what: String) -> End {
+    End::Malformed(Malformed { kind, what })
 }

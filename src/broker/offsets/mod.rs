@@ -15,6 +15,7 @@ use std::sync::Arc;
 use crate::env::Millis;
 use crate::proto::body::DataVersion;
 
+use super::topics::TopicView;
 use super::{BrokerError, Effect, QueueKey, Report};
 
 use position::Position;
@@ -84,7 +85,7 @@ impl OffsetTable {
         }
     }
 
-    /// UPDATE_CONSUMER_OFFSET of a known group and topic: see [`check_commit`]. Any queue number and any offset are taken; −1 reads back as "none".
+    /// UPDATE_CONSUMER_OFFSET, checked by [`check_commit`]; −1 reads back as "none".
     pub fn commit(
         &mut self,
         group: &str,
@@ -272,13 +273,26 @@ impl OffsetTable {
     }
 }
 
-/// Whether a group may commit in a topic at all: both have to be known. (A commit creates neither.)
-pub fn check_commit((group, group_known): (&str, bool), (topic, topic_known): (&str, bool)) -> Result<(), BrokerError> {
+/// Whether a group may commit an offset: group and topic have to be known (a commit creates neither), and the queue has
+/// to be one of the topic's or hold messages, as one does that the topic has no longer. RocketMQ takes any queue number
+/// and any offset. One above `max`, the queue's end, would have the group miss the messages between: a client has one
+/// after a crash lost messages, until its next pull moves it.
+pub fn check_commit(
+    (group, group_known): (&str, bool),
+    (topic, view): (&str, Option<&TopicView>),
+    (queue_id, max): (i32, Option<i64>),
+    offset: i64,
+) -> Result<(), BrokerError> {
     if !group_known {
         return Err(BrokerError::CommitGroupNotExist { group: group.to_owned() });
     }
-    if !topic_known {
-        return Err(BrokerError::CommitTopicNotExist { topic: topic.to_owned() });
+    let Some(view) = view else { return Err(BrokerError::CommitTopicNotExist { topic: topic.to_owned() }) };
+    if !view.has_queue(queue_id) && max.is_none() {
+        return Err(BrokerError::QueueId { topic: topic.to_owned(), queue_id, queues: view.queues() });
+    }
+    let max = max.unwrap_or(0);
+    if !(-1..=max).contains(&offset) {
+        return Err(BrokerError::CommitOffset { topic: topic.to_owned(), queue_id, offset, max });
     }
     Ok(())
 }

@@ -120,6 +120,11 @@ impl DiskGuard {
         DiskGuard { policy, log_directory, queue_directory, refusal: None, manual_passes: 0 }
     }
 
+    /// Goes by other settings from the next pass on.
+    pub fn set_policy(&mut self, policy: RetentionPolicy) {
+        self.policy = policy;
+    }
+
     /// Why writes are refused now, if they are.
     pub fn refusal(&self) -> Option<&DiskRefusal> {
         self.refusal.as_ref()

@@ -140,13 +140,17 @@ impl Client {
 
     /// What this client answers from now on to the broker's requests of a code. Without it, success.
     pub fn answers(&self, code: i32, answer: Response) {
-        self.service.answers.lock().unwrap().insert(code, answer);
+        self.service.answers(code, Some(answer));
+    }
+
+    /// Requests of a code get no answer from now on.
+    pub fn never_answers(&self, code: i32) {
+        self.service.answers(code, None);
     }
 
     /// The broker's requests so far.
     pub fn asked(&self, code: i32) -> Vec<Command> {
-        let asked = self.service.asked.lock().unwrap();
-        asked.iter().filter(|command| command.code == code).cloned().collect()
+        self.service.asked(code)
     }
 
     /// Waits for the broker's next request of a code, the first one if there was none.
@@ -302,9 +306,23 @@ pub async fn until<T>(env: &Env, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 #[derive(Default)]
-struct ClientService {
+pub struct ClientService {
     asked: Mutex<Vec<Command>>,
-    answers: Mutex<BTreeMap<i32, Response>>,
+    /// `None`: no answer at all.
+    answers: Mutex<BTreeMap<i32, Option<Response>>>,
+}
+
+impl ClientService {
+    /// What is answered from now on to requests of a code. Without it, success.
+    pub fn answers(&self, code: i32, answer: Option<Response>) {
+        self.answers.lock().unwrap().insert(code, answer);
+    }
+
+    /// The requests of a code so far.
+    pub fn asked(&self, code: i32) -> Vec<Command> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter(|command| command.code == code).cloned().collect()
+    }
 }
 
 impl Service for ClientService {
@@ -315,8 +333,10 @@ impl Service for ClientService {
     fn request(&self, _: &mut (), head: &Head<'_>, frame: &RawFrame<'_>, output: &mut Output) -> Result<(), String> {
         self.asked.lock().unwrap().push(Command::decode(frame).unwrap());
         if !head.is_oneway() {
-            let answer = self.answers.lock().unwrap().get(&head.code).cloned().unwrap_or_default();
-            encode_response(&mut output.bytes, frame.serialization, head.opaque, &answer);
+            let answer = self.answers.lock().unwrap().get(&head.code).cloned();
+            if let Some(answer) = answer.unwrap_or_else(|| Some(Response::success())) {
+                encode_response(&mut output.bytes, frame.serialization, head.opaque, &answer);
+            }
         }
         Ok(())
     }
