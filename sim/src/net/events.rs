@@ -49,6 +49,9 @@ impl Network {
         let (from, to) = (connection.ends[id.1].node, connection.ends[1 - id.1].node);
         let gone = connection.ends[id.1].socket == Socket::Vanished;
         let state = self.link(inner, from, to).state;
+        if state != LinkState::Open {
+            self.link(inner, from, to).hindered();
+        }
         if state == LinkState::Clogged && !gone {
             self.link(inner, from, to).held.insert(id);
             return;

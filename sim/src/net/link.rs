@@ -63,6 +63,8 @@ pub enum LinkState {
 pub(super) struct Link {
     pub(super) settings: LinkSettings,
     pub(super) state: LinkState,
+    /// The kind of fault that shut it.
+    pub(super) cause: Option<&'static str>,
     /// Ways whose first segment waits for a clogged link to open.
     pub(super) held: BTreeSet<WayId>,
     random: Stream,
@@ -71,11 +73,18 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(settings: LinkSettings, random: Stream) -> Link {
-        Link { settings, state: LinkState::Open, held: BTreeSet::new(), random, free_at: Duration::ZERO }
+        Link { settings, state: LinkState::Open, cause: None, held: BTreeSet::new(), random, free_at: Duration::ZERO }
     }
 
     pub(super) fn is_open(&self) -> bool {
         self.state == LinkState::Open
+    }
+
+    /// Notes that what shut the link has kept something from getting through.
+    pub(super) fn hindered(&self) {
+        if let Some(cause) = self.cause {
+            crate::marks::mattered(cause);
+        }
     }
 
     /// The time one small segment takes.
