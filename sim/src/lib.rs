@@ -13,6 +13,7 @@ pub mod cluster;
 pub mod disk;
 pub mod faults;
 pub mod history;
+pub mod marks;
 pub mod net;
 pub mod random;
 pub mod runner;

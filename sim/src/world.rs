@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::channel::oneshot;
 use madsim::runtime::Handle;
 use metaq::env::{Canary, Env};
 
@@ -17,8 +18,9 @@ use crate::clock::SimClock;
 use crate::disk::{Choose, Drive, DriveSettings, SimDisk};
 use crate::faults::SimFaults;
 use crate::history::History;
-use crate::net::{LinkSettings, Network, SimNet};
+use crate::net::{LinkSettings, LinkState, Network, SimNet};
 use crate::random::{SimRng, Stream};
+use crate::sometimes;
 use crate::trace::Trace;
 
 /// A machine of the simulated world. 0 is the world itself, on which scenarios run.
@@ -79,7 +81,20 @@ struct Node {
     clock_error: Arc<AtomicI64>,
     life: Life,
     incarnation: u64,
+    /// How many pauses are on.
+    pauses: u32,
+    /// Starts what runs here.
+    program: Option<Program>,
+    /// Asks what runs here to stop; there while it can be asked.
+    stop: Option<oneshot::Sender<()>>,
+    /// True once it has stopped as it was asked to.
+    stopped: bool,
+    /// True if a fault allows its process to end or to refuse to start.
+    excused: bool,
 }
+
+/// Starts a machine's process anew.
+type Program = Arc<dyn Fn(&World) + Send + Sync>;
 
 struct Shared {
     seed: u64,
@@ -90,6 +105,8 @@ struct Shared {
     history: History,
     runtime: Handle,
     nodes: Mutex<BTreeMap<NodeId, Node>>,
+    /// What shuts each link, newest last.
+    disturbed: Mutex<BTreeMap<(NodeId, NodeId), Vec<(LinkState, &'static str)>>>,
     messages: AtomicU64,
     violation: Mutex<Option<Violation>>,
 }
@@ -118,6 +135,7 @@ impl World {
             history,
             runtime: Handle::current(),
             nodes: Mutex::default(),
+            disturbed: Mutex::default(),
             messages: AtomicU64::new(0),
             violation: Mutex::default(),
         }))
@@ -136,7 +154,23 @@ impl World {
         let ip = shared.network.add_host(node, name);
         let machine = shared.runtime.create_node().name(name).build().id();
         let (life, name) = (Life::default(), name.to_owned());
-        self.nodes().insert(node, Node { name, machine, ip, drive, clock_error, life, incarnation: 1 });
+        self.nodes().insert(
+            node,
+            Node {
+                name,
+                machine,
+                ip,
+                drive,
+                clock_error,
+                life,
+                incarnation: 1,
+                pauses: 0,
+                program: None,
+                stop: None,
+                stopped: false,
+                excused: false,
+            },
+        );
         node
     }
 
@@ -194,6 +228,7 @@ impl World {
             assert!(!n.life.is_alive(), "kill {} before restarting it", n.name);
             n.life = Life::default();
             n.incarnation += 1;
+            n.stopped = false;
             n.machine
         };
         self.note(node, "restarted", &[], "");
@@ -204,13 +239,32 @@ impl World {
     /// Stops all tasks of a node for a while, as a long garbage collection or SIGSTOP does; its kernel goes on.
     pub fn pause(&self, node: NodeId) {
         self.note(node, "paused", &[], "");
-        self.0.runtime.pause(self.with(node, |n| n.machine));
+        let (machine, pauses) = self.change(node, |n| {
+            n.pauses += 1;
+            (n.machine, n.pauses)
+        });
+        sometimes!(pauses > 1, "a machine was paused twice at once");
+        self.0.runtime.pause(machine);
     }
 
-    /// Ends [`World::pause`].
+    /// Ends one [`World::pause`]; the node goes on when none is left.
     pub fn resume(&self, node: NodeId) {
-        self.note(node, "resumed", &[], "");
-        self.0.runtime.resume(self.with(node, |n| n.machine));
+        let (machine, left) = self.change(node, |n| {
+            n.pauses = n.pauses.saturating_sub(1);
+            (n.machine, n.pauses)
+        });
+        if left == 0 {
+            self.note(node, "resumed", &[], "");
+            self.0.runtime.resume(machine);
+        }
+    }
+
+    /// Ends every [`World::pause`] of a node.
+    pub fn resume_fully(&self, node: NodeId) {
+        if self.with(node, |n| n.pauses) > 0 {
+            self.change(node, |n| n.pauses = 1);
+            self.resume(node);
+        }
     }
 
     /// Moves a node's wall clock.
@@ -222,6 +276,117 @@ impl World {
     /// True while a node's process lives.
     pub fn is_alive(&self, node: NodeId) -> bool {
         self.with(node, |n| n.life.is_alive())
+    }
+
+    /// What starts a machine's process: [`World::boot`] calls it.
+    pub fn set_program(&self, node: NodeId, program: impl Fn(&World) + Send + Sync + 'static) {
+        self.change(node, |n| n.program = Some(Arc::new(program)));
+    }
+
+    /// Switches a machine on that is off, and starts its process. Does nothing if it runs or has none.
+    pub fn boot(&self, node: NodeId) {
+        let program = self.with(node, |n| n.program.clone());
+        if let (Some(program), false) = (program, self.is_alive(node)) {
+            self.restart(node);
+            program(self);
+        }
+    }
+
+    /// Takes the way to ask a node's process to stop, from its start on.
+    pub fn can_be_stopped(&self, node: NodeId, stop: oneshot::Sender<()>) {
+        self.change(node, |n| n.stop = Some(stop));
+    }
+
+    /// Asks a process to stop, as SIGTERM does; false if it cannot be asked or was already.
+    pub fn ask_to_stop(&self, node: NodeId) -> bool {
+        let stop = self.change(node, |n| n.stop.take());
+        self.note(node, "asked to stop", &[], "");
+        stop.is_some_and(|stop| stop.send(()).is_ok())
+    }
+
+    /// The process has stopped as it was asked to.
+    pub fn stopped(&self, node: NodeId) {
+        self.note(node, "stopped", &[], "");
+        self.change(node, |n| n.stopped = true);
+    }
+
+    /// True once it has.
+    pub fn has_stopped(&self, node: NodeId) -> bool {
+        self.with(node, |n| n.stopped)
+    }
+
+    /// From now on a node's process may end by itself, or refuse to start: its disk is to blame.
+    pub fn excuse(&self, node: NodeId) {
+        self.change(node, |n| n.excused = true);
+    }
+
+    /// True if a node's process may end by itself.
+    pub fn is_excused(&self, node: NodeId) -> bool {
+        self.with(node, |n| n.excused)
+    }
+
+    /// Ends [`World::excuse`]; true if there was one.
+    pub fn take_excuse(&self, node: NodeId) -> bool {
+        self.change(node, |n| std::mem::take(&mut n.excused))
+    }
+
+    /// Which life of its process a node lives, from 1 on.
+    pub fn incarnation(&self, node: NodeId) -> u64 {
+        self.with(node, |n| n.incarnation)
+    }
+
+    /// The machine of a name.
+    pub fn find(&self, name: &str) -> Option<NodeId> {
+        self.nodes().iter().find(|(_, node)| node.name == name).map(|(id, _)| *id)
+    }
+
+    /// All machines.
+    pub fn nodes_by_name(&self) -> BTreeMap<String, NodeId> {
+        self.nodes().iter().map(|(id, node)| (node.name.clone(), *id)).collect()
+    }
+
+    /// Does something when this much time has passed. It runs on no machine, and must not block.
+    pub fn later(&self, duration: Duration, work: impl FnOnce(&World) + Send + 'static) {
+        let world = self.clone();
+        self.0.agenda.at(self.now() + duration, move || work(&world));
+    }
+
+    /// Shuts one direction for a fault of this kind. Several faults may shut the same link; the last to end opens it.
+    pub fn shut_link(&self, from: NodeId, to: NodeId, state: LinkState, kind: &'static str) {
+        self.disturbed().entry((from, to)).or_default().push((state, kind));
+        self.set_link(from, to);
+    }
+
+    /// Ends one [`World::shut_link`].
+    pub fn open_link(&self, from: NodeId, to: NodeId, state: LinkState, kind: &'static str) {
+        {
+            let mut disturbed = self.disturbed();
+            let Some(causes) = disturbed.get_mut(&(from, to)) else { return };
+            let Some(index) = causes.iter().position(|cause| *cause == (state, kind)) else { return };
+            causes.remove(index);
+        }
+        self.set_link(from, to);
+    }
+
+    /// Opens every link.
+    pub fn open_all_links(&self) {
+        self.disturbed().clear();
+        self.0.network.heal();
+    }
+
+    /// A cut is stronger than a clog.
+    fn set_link(&self, from: NodeId, to: NodeId) {
+        let causes = self.disturbed().get(&(from, to)).cloned().unwrap_or_default();
+        let cut = causes.iter().find(|(state, _)| *state == LinkState::Cut);
+        let (state, kind) = match cut.or(causes.last()) {
+            Some((state, kind)) => (*state, Some(*kind)),
+            None => (LinkState::Open, None),
+        };
+        self.0.network.set_link_because(from, to, state, kind);
+    }
+
+    fn disturbed(&self) -> MutexGuard<'_, BTreeMap<(NodeId, NodeId), Vec<(LinkState, &'static str)>>> {
+        self.0.disturbed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The network and its faults.
@@ -295,6 +460,10 @@ impl World {
 
     fn with<T>(&self, node: NodeId, f: impl FnOnce(&Node) -> T) -> T {
         f(self.nodes().get(&node).expect("a node of this world"))
+    }
+
+    fn change<T>(&self, node: NodeId, f: impl FnOnce(&mut Node) -> T) -> T {
+        f(self.nodes().get_mut(&node).expect("a node of this world"))
     }
 
     fn nodes(&self) -> MutexGuard<'_, BTreeMap<NodeId, Node>> {

@@ -171,6 +171,9 @@ impl Drive {
         let slow = if state.latency.chance(settings.stalls_per_mille) { 100 } else { 1 };
         let transfer = bytes as u64 * 1_000_000_000 / settings.bytes_per_second.max(1);
         let stall = state.stalled_until.saturating_sub(self.agenda.now());
+        if !stall.is_zero() {
+            crate::marks::mattered("stall");
+        }
         stall + Duration::from_nanos(nanos * slow + transfer)
     }
 
@@ -180,6 +183,7 @@ impl Drive {
         let mut inode = lock(file);
         if state.failing_syncs > 0 {
             state.failing_syncs -= 1;
+            crate::marks::mattered("fail_syncs");
             inode.fail(mark, &mut state.crashes);
             self.trace.note(self.node, "disk sync failed", &[inode.id, mark], "");
             return Err(io::Error::other("input/output error (injected)"));
@@ -202,6 +206,7 @@ impl Drive {
             return Ok(());
         }
         if self.available() < pages * PAGE as u64 {
+            crate::marks::mattered("disk_full");
             self.trace.note(self.node, "disk full", &[pages], "");
             return Err(io::ErrorKind::StorageFull.into());
         }

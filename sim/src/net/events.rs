@@ -50,6 +50,9 @@ impl Network {
         let gone = connection.ends[id.1].socket == Socket::Vanished;
         let forgotten = connection.forgotten;
         let state = self.link(inner, from, to).state;
+        if state != LinkState::Open {
+            self.link(inner, from, to).hindered();
+        }
         if state == LinkState::Clogged && !gone {
             self.link(inner, from, to).held.insert(id);
             return;

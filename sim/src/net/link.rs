@@ -80,6 +80,8 @@ pub(super) struct Link {
     /// The settings it was made with.
     pub(super) healthy: LinkSettings,
     pub(super) state: LinkState,
+    /// The kind of fault that shut it.
+    pub(super) cause: Option<&'static str>,
     /// Ways whose first segment waits for a clogged link to open.
     pub(super) held: BTreeSet<WayId>,
     random: Stream,
@@ -92,6 +94,7 @@ impl Link {
             settings,
             healthy: settings,
             state: LinkState::Open,
+            cause: None,
             held: BTreeSet::new(),
             random,
             free_at: Duration::ZERO,
@@ -100,6 +103,13 @@ impl Link {
 
     pub(super) fn is_open(&self) -> bool {
         self.state == LinkState::Open
+    }
+
+    /// Notes that what shut the link has kept something from getting through.
+    pub(super) fn hindered(&self) {
+        if let Some(cause) = self.cause {
+            crate::marks::mattered(cause);
+        }
     }
 
     /// The time one small segment takes.

@@ -84,10 +84,16 @@ impl Network {
 
     /// Sets one direction between two nodes.
     pub fn set_link(&self, from: NodeId, to: NodeId, state: LinkState) {
+        self.set_link_because(from, to, state, None);
+    }
+
+    /// As [`Network::set_link`], naming the kind of fault that does it.
+    pub fn set_link_because(&self, from: NodeId, to: NodeId, state: LinkState, cause: Option<&'static str>) {
         self.trace.note(from, "link", &[u64::from(to.0)], &format!("{state:?}"));
         let mut inner = self.lock();
         let link = self.link(&mut inner, from, to);
         link.state = state;
+        link.cause = cause;
         for way in std::mem::take(&mut link.held) {
             self.schedule_first(&mut inner, way, self.agenda.now());
         }
