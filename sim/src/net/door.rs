@@ -10,9 +10,10 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use metaq::env::{Listener, Net, Stream};
 
-use super::connection::{Connection, End, Socket};
+use super::connection::{Connection, End, Socket, WINDOW};
 use super::faults::Barred;
 use super::network::{Network, Port};
+use crate::marks;
 use crate::world::{Life, NodeId};
 
 /// First pause before a connection attempt is repeated; each further one is twice as long.
@@ -77,12 +78,21 @@ impl SimNet {
                 return Attempt::Silence;
             }
             match inner.hosts.get(&peer).and_then(|host| host.faults.barred.get(&address.port())) {
-                Some(Barred::Silent) => return Attempt::Silence,
-                Some(Barred::Refused) => false,
+                Some(Barred::Silent) => {
+                    marks::mattered("port_silent");
+                    return Attempt::Silence;
+                }
+                Some(Barred::Refused) => {
+                    marks::mattered("port_refuses");
+                    false
+                }
                 None => {
                     let backlog = inner.hosts.get(&peer).map_or(0, |host| host.faults.backlog);
                     match inner.port(peer, address) {
-                        Some(port) if port.queue.len() >= backlog => return Attempt::Silence,
+                        Some(port) if port.queue.len() >= backlog => {
+                            marks::mattered("short_backlog");
+                            return Attempt::Silence;
+                        }
                         port => port.is_some(),
                     }
                 }
@@ -127,6 +137,7 @@ enum Attempt {
 }
 
 fn too_many_files() -> io::Error {
+    marks::mattered("few_sockets");
     // EMFILE; std has no kind for it.
     io::Error::from_raw_os_error(24)
 }
@@ -310,6 +321,9 @@ impl Stream for SimStream {
         }
         let room = connection.ways[self.end].room() as usize;
         if room == 0 {
+            if connection.ways[self.end].window() < WINDOW {
+                marks::mattered("small_window");
+            }
             connection.ends[self.end].writer = Some(cx.waker().clone());
             return Poll::Pending;
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::connection::{Segment, Socket, WayId, GIVE_UP, RETRANSMIT_MAX, RETRANSMIT_MIN};
 use super::link::LinkState;
 use super::network::{Inner, Network};
+use crate::marks;
 
 impl Network {
     /// Runs `work` on the network at `at`.
@@ -56,6 +57,9 @@ impl Network {
         if state == LinkState::Clogged && !gone {
             self.link(inner, from, to).held.insert(id);
             return;
+        }
+        if forgotten {
+            marks::mattered("forget_connections");
         }
         if state != LinkState::Open || !inner.is_powered(to) || forgotten {
             return self.retransmit(inner, id, gone);

@@ -20,7 +20,7 @@ fn frame_of(code: i32, opaque: i32, response: bool) -> Vec<u8> {
 }
 
 fn rule(frames: Frames, codes: &[i32], fault: FrameFault) -> FrameRule {
-    FrameRule { from: None, to: None, frames, codes: codes.to_vec(), fault, per_mille: 1_000, left: 1 }
+    FrameRule { from: None, to: None, frames, codes: codes.to_vec(), fault, per_mille: 1_000, left: 1, kind: "test" }
 }
 
 /// The numbers of the frames that arrive.
@@ -127,7 +127,7 @@ fn without_sockets_nobody_is_accepted_and_the_listener_lives_on() {
 fn a_full_backlog_is_silent() {
     simulate(1, |world| async move {
         let (client, server, mut listener) = nodes(&world).await;
-        world.network().limit_backlog(server, 1);
+        world.network().limit_backlog(server, Some(1));
         let env = world.env(client);
         let _first = env.net.connect(PORT).await.unwrap();
         world.sleep(Duration::from_millis(100)).await;
@@ -141,7 +141,7 @@ fn a_full_backlog_is_silent() {
 fn a_small_window_makes_writers_wait() {
     connected_test(1, |p| async move {
         let mut p = p.whole();
-        p.world.network().limit_window(p.server, 10);
+        p.world.network().limit_window(p.server, Some(10));
         let writing = write(&mut p.near, &[1; 100]);
         assert!(within(&p.world, Duration::from_secs(5), writing).await.is_none());
         assert_eq!(read_all(&mut p.far, 10).await.unwrap(), [1; 10]);

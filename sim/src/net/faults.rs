@@ -5,8 +5,9 @@ use std::io;
 
 use super::connection::{Segment, Socket, WayId, WINDOW};
 use super::frames::{FrameFault, FrameRule, Piece};
-use super::link::LinkState;
+use super::link::{LinkSettings, LinkState};
 use super::network::{Inner, Network};
+use crate::marks;
 use crate::world::NodeId;
 
 /// Connections that wait for `accept` at one port; more are not answered.
@@ -75,7 +76,9 @@ impl Network {
                 }
             }
             let inside = |(from, to): &(NodeId, NodeId)| core.contains(from) && core.contains(to);
-            inner.links.iter_mut().filter(|(pair, _)| inside(pair)).for_each(|(_, link)| link.settings = link.healthy);
+            for (_, link) in inner.links.iter_mut().filter(|(pair, _)| inside(pair)) {
+                (link.settings, link.degraded) = (link.healthy, None);
+            }
             inner.links.iter().filter(|(pair, link)| inside(pair) && !link.is_open()).map(|(pair, _)| *pair).collect()
         };
         for (from, to) in links {
@@ -88,6 +91,29 @@ impl Network {
         let node = rule.from.or(rule.to).unwrap_or(NodeId::WORLD);
         self.trace.note(node, "frame rule", &[u64::from(rule.left)], &format!("{rule:?}"));
         self.lock().rules.add(rule);
+    }
+
+    /// Takes back what [`Network::add_frame_rule`] added.
+    pub fn remove_frame_rule(&self, rule: &FrameRule) {
+        self.lock().rules.remove(rule);
+    }
+
+    /// Changes how one direction behaves for a fault of this kind; `None` makes it as good as it was made.
+    pub fn degrade(&self, from: NodeId, to: NodeId, change: Option<(LinkSettings, &'static str)>) {
+        let mut inner = self.lock();
+        let link = self.link(&mut inner, from, to);
+        (link.settings, link.degraded) = match change {
+            Some((settings, kind)) => (settings, Some(kind)),
+            None => (link.healthy, None),
+        };
+        let words = format!("{:?} {:?}", link.degraded, link.settings);
+        self.trace.note(from, "link quality", &[u64::from(to.0)], &words);
+    }
+
+    /// How one direction was made.
+    pub fn healthy_link(&self, from: NodeId, to: NodeId) -> LinkSettings {
+        let mut inner = self.lock();
+        self.link(&mut inner, from, to).healthy
     }
 
     /// A firewall bars a port for new connections; `None` ends that.
@@ -115,25 +141,30 @@ impl Network {
         }
     }
 
-    /// At most so many connections wait to be accepted on `node`; further ones are not answered.
-    pub fn limit_backlog(&self, node: NodeId, most: usize) {
+    /// At most so many connections wait to be accepted on `node`, further ones are not answered; `None` ends that.
+    pub fn limit_backlog(&self, node: NodeId, most: Option<usize>) {
+        let most = most.unwrap_or(BACKLOG);
         self.trace.note(node, "backlog limited", &[most as u64], "");
         if let Some(host) = self.lock().hosts.get_mut(&node) {
             host.faults.backlog = most;
         }
     }
 
-    /// `node` takes at most so many bytes beyond what its programs have read: writers to it wait early.
-    pub fn limit_window(&self, node: NodeId, bytes: u64) {
+    /// `node` takes at most so many bytes beyond what its programs have read: writers to it wait early. `None` ends that.
+    pub fn limit_window(&self, node: NodeId, bytes: Option<u64>) {
+        let bytes = bytes.unwrap_or(WINDOW).max(1);
         self.trace.note(node, "window limited", &[bytes], "");
         let mut inner = self.lock();
         if let Some(host) = inner.hosts.get_mut(&node) {
-            host.faults.window = bytes.max(1);
+            host.faults.window = bytes;
         }
         for connection in inner.connections.values_mut() {
             for way in 0..2 {
                 if connection.ends[1 - way].node == node {
-                    connection.ways[way].window = bytes.max(1);
+                    connection.ways[way].window = bytes;
+                    if let Some(writer) = connection.ends[way].writer.take() {
+                        writer.wake();
+                    }
                 }
             }
         }
@@ -163,6 +194,9 @@ impl Network {
             }
             ids.push(*id);
         }
+        if !ids.is_empty() {
+            marks::mattered("reset_connections");
+        }
         self.trace.note(a, "net reset both", &[u64::from(b.0), ids.len() as u64], "");
         ids.iter().for_each(|id| self.reap(&mut inner, *id));
         ids.len()
@@ -186,9 +220,10 @@ impl Network {
         let Some(connection) = connections.get_mut(&id.0) else { return };
         let [first, second] = &mut connection.ways;
         let (there, back) = if id.1 == 0 { (first, second) } else { (second, first) };
-        let Some((fault, code)) = rules.judge(nodes, &frame, &mut there.cutter, &mut back.cutter) else {
+        let Some((fault, code, kind)) = rules.judge(nodes, &frame, &mut there.cutter, &mut back.cutter) else {
             return self.send(inner, id, &frame);
         };
+        marks::mattered(kind);
         let numbers = [id.0, id.1 as u64, code as u64];
         match fault {
             FrameFault::Drop => self.trace.note(nodes.0, "frame dropped", &numbers, ""),

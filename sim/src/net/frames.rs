@@ -56,6 +56,8 @@ pub struct FrameRule {
     pub per_mille: u64,
     /// How many frames in all.
     pub left: u32,
+    /// The kind of fault it belongs to; that is marked when a frame is hit.
+    pub kind: &'static str,
 }
 
 /// What was cut off a byte stream.
@@ -161,6 +163,11 @@ impl Rules {
         self.list.clear();
     }
 
+    /// Takes back the rules that are like this one, whatever is left of them.
+    pub(super) fn remove(&mut self, rule: &FrameRule) {
+        self.list.retain(|other| FrameRule { left: rule.left, ..other.clone() } != *rule);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -173,7 +180,7 @@ impl Rules {
         bytes: &[u8],
         there: &mut Cutter,
         back: &mut Cutter,
-    ) -> Option<(FrameFault, i32)> {
+    ) -> Option<(FrameFault, i32, &'static str)> {
         let frame = frame::next(bytes).ok()??;
         let head = Head::parse(frame.serialization, frame.header).ok()?;
         let (frames, code) = if head.is_response() {
@@ -192,7 +199,7 @@ impl Rules {
                 && random.chance(rule.per_mille)
         })?;
         rule.left -= 1;
-        Some((rule.fault, code))
+        Some((rule.fault, code, rule.kind))
     }
 
     /// Changes one bit of a frame's first eight bytes.

@@ -82,6 +82,8 @@ pub(super) struct Link {
     pub(super) state: LinkState,
     /// The kind of fault that shut it.
     pub(super) cause: Option<&'static str>,
+    /// The kind of fault that changed its settings.
+    pub(super) degraded: Option<&'static str>,
     /// Ways whose first segment waits for a clogged link to open.
     pub(super) held: BTreeSet<WayId>,
     random: Stream,
@@ -95,6 +97,7 @@ impl Link {
             healthy: settings,
             state: LinkState::Open,
             cause: None,
+            degraded: None,
             held: BTreeSet::new(),
             random,
             free_at: Duration::ZERO,
@@ -129,6 +132,9 @@ impl Link {
 
     /// The time at which `bytes` sent at `now` arrive, losses included.
     pub(super) fn arrival(&mut self, now: Duration, bytes: usize) -> Duration {
+        if let Some(kind) = self.degraded {
+            crate::marks::mattered(kind);
+        }
         let mut at = now;
         if let Some(rate) = self.settings.bytes_per_second {
             let nanos = bytes as u64 * 1_000_000_000 / rate.max(1);
