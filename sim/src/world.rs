@@ -212,6 +212,15 @@ impl World {
         self.disk(node).power_cut();
     }
 
+    /// The kernel of the machine stops and it starts anew: unsynced data is gone, but no write is torn, and nobody hears a
+    /// farewell.
+    pub fn os_crash(&self, node: NodeId) {
+        self.note(node, "os crash", &[], "");
+        self.0.network.power_off(node);
+        self.end_life(node);
+        self.disk(node).os_crash();
+    }
+
     /// As [`World::power_cut`], `choose` deciding what of the unsynced changes is on the disk.
     pub fn power_cut_by(&self, node: NodeId, choose: &mut dyn Choose) {
         self.note(node, "power cut", &[], "");
