@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use metaq::env::{Canary, Env};
 
 use crate::agenda::{Agenda, Sleep};
 use crate::checkers::Violation;
-use crate::clock::SimClock;
+use crate::clock::{Oscillator, SimClock};
 use crate::disk::{Choose, Drive, DriveSettings, SimDisk};
 use crate::faults::SimFaults;
 use crate::history::History;
@@ -78,7 +78,7 @@ struct Node {
     machine: madsim::task::NodeId,
     ip: Ipv4Addr,
     drive: Arc<Drive>,
-    clock_error: Arc<AtomicI64>,
+    oscillator: Arc<Oscillator>,
     life: Life,
     incarnation: u64,
     /// How many pauses are on.
@@ -146,8 +146,9 @@ impl World {
         let shared = &self.0;
         let node = NodeId(self.nodes().len() as u32 + 1);
         let mut random = self.random(&format!("machine {name}"));
-        let clock_error = Arc::new(AtomicI64::new(random.below(1_001) as i64 - 500));
-        let clock = Arc::new(SimClock::new(shared.agenda.clone(), clock_error.clone()));
+        let error_ms = random.below(1_001) as i64 - 500;
+        let oscillator = Arc::new(Oscillator::new(shared.agenda.clone(), error_ms));
+        let clock = Arc::new(SimClock::new(oscillator.clone()));
         let settings = DriveSettings::draw(&mut random);
         let drive = Drive::new(shared.seed, node, settings, clock, shared.agenda.clone(), shared.trace.clone());
         shared.trace.name_node(name);
@@ -161,7 +162,7 @@ impl World {
                 machine,
                 ip,
                 drive,
-                clock_error,
+                oscillator,
                 life,
                 incarnation: 1,
                 pauses: 0,
@@ -178,7 +179,7 @@ impl World {
     pub fn env(&self, node: NodeId) -> Env {
         let shared = &self.0;
         self.with(node, |n| {
-            let clock = SimClock::new(shared.agenda.clone(), n.clock_error.clone());
+            let clock = SimClock::new(n.oscillator.clone());
             let net = SimNet::new(shared.network.clone(), node, n.life.clone());
             let disk = SimDisk::new(n.drive.clone(), n.life.clone());
             let rng = SimRng::new(self.random(&format!("node {} {}", node.0, n.incarnation)));
@@ -279,7 +280,12 @@ impl World {
     /// Moves a node's wall clock.
     pub fn shift_clock(&self, node: NodeId, millis: i64) {
         self.note(node, "clock shifted", &[millis as u64], "");
-        self.with(node, |n| n.clock_error.fetch_add(millis, Ordering::Relaxed));
+        self.oscillator(node).shift(millis);
+    }
+
+    /// A node's clock and its faults.
+    pub fn oscillator(&self, node: NodeId) -> Arc<Oscillator> {
+        self.with(node, |n| n.oscillator.clone())
     }
 
     /// True while a node's process lives.
