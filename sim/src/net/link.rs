@@ -76,6 +76,10 @@ impl Link {
         Link { settings, state: LinkState::Open, cause: None, held: BTreeSet::new(), random, free_at: Duration::ZERO }
     }
 
+    pub(super) fn branch(&mut self, random: Stream) {
+        self.random = random;
+    }
+
     pub(super) fn is_open(&self) -> bool {
         self.state == LinkState::Open
     }

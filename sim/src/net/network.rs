@@ -99,6 +99,13 @@ impl Network {
         self.set_link(b, a, LinkState::Cut);
     }
 
+    /// Lets every link that is used so far draw from another stream.
+    pub fn branch(&self, number: u64) {
+        for ((from, to), link) in &mut self.lock().links {
+            link.branch(Stream::new(self.seed ^ number, &format!("link {} {} branch", from.0, to.0)));
+        }
+    }
+
     /// Opens every link.
     pub fn heal(&self) {
         let links: Vec<_> = {
