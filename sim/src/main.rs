@@ -1,20 +1,23 @@
 //! The simulator's command line.
 
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{bail, Context};
 use clap::{Parser, Subcommand};
 use metaq::env::Canary;
 use sim::canaries;
-use sim::runner;
+use sim::plan::Plan;
+use sim::report::{failure, Report};
+use sim::runner::{self, Watch};
 use sim::scenarios::{self, Scenario};
 use sim::sweep::sweep;
-use sim::world::Options;
 
-/// Runs metaq in simulated clusters. A scenario and a seed always give the same run.
+/// Runs metaq in simulated clusters. A plan, or a scenario and a seed, always gives the same run.
 #[derive(Parser)]
 #[command(name = "sim")]
 struct Cli {
@@ -26,9 +29,20 @@ struct Cli {
 enum Action {
     /// Names the scenarios.
     List,
-    /// Runs a scenario with a seed and prints one line.
-    Run(Which),
-    /// Runs a scenario with a seed and prints every event: time, machine, event, numbers.
+    /// Prints the plan of a scenario and a seed: machines, settings, what clients do, what goes wrong.
+    Plan(Which),
+    /// Runs a plan and prints one line, or what a person needs to know about a failure.
+    Run {
+        #[command(flatten)]
+        which: Which,
+        /// Prints a report for programs.
+        #[arg(long)]
+        json: bool,
+        /// Leaves the path: everything random after this time in microseconds comes from other streams of this number.
+        #[arg(long, value_parser = branch, value_name = "AT:NUMBER")]
+        branch: Option<(Duration, u64)>,
+    },
+    /// Runs a plan and prints every event: time, machine, event, numbers.
     Replay(Which),
     /// Switches every planted bug on, one after the other, and says which seed found it and by which checker.
     Canaries,
@@ -46,6 +60,100 @@ enum Action {
         #[arg(long, value_parser = canary)]
         canary: Vec<Canary>,
     },
+}
+
+/// A run: a scenario and a seed, or a plan.
+#[derive(clap::Args)]
+struct Which {
+    /// A scenario's name, a plan file, or `-` for a plan on standard input.
+    plan: String,
+    /// The number that makes a plan of a scenario.
+    seed: Option<u64>,
+    /// Switches a planted bug on.
+    #[arg(long, value_parser = canary)]
+    canary: Vec<Canary>,
+}
+
+impl Which {
+    fn plan(&self) -> anyhow::Result<Plan> {
+        let mut plan = match (self.seed, self.plan.as_str()) {
+            (Some(seed), name) => find(name)?.plan(seed),
+            (None, "-") => {
+                let mut text = String::new();
+                std::io::stdin().read_to_string(&mut text)?;
+                Plan::parse(&text)?
+            }
+            (None, name) if scenarios::find(name).is_some() => bail!("`{name}` is a scenario and needs a seed"),
+            (None, path) => sim::files::read_plan(path.as_ref())?,
+        };
+        plan.canaries.extend(&self.canary);
+        Ok(plan)
+    }
+
+    /// As it stands on the command line.
+    fn words(&self) -> String {
+        self.seed.map_or(self.plan.clone(), |seed| format!("{} {seed}", self.plan))
+    }
+}
+
+fn seeds(text: &str) -> anyhow::Result<Range<u64>> {
+    let (from, to) = text.split_once("..").context("seeds are written as 0..100")?;
+    Ok(from.parse()?..to.parse()?)
+}
+
+fn branch(text: &str) -> anyhow::Result<(Duration, u64)> {
+    let (at, number) = text.split_once(':').context("a branch is written as 1500000:7")?;
+    Ok((Duration::from_micros(at.parse()?), number.parse()?))
+}
+
+fn canary(text: &str) -> anyhow::Result<Canary> {
+    serde_json::from_value(serde_json::Value::String(text.to_owned())).context("no planted bug has this name")
+}
+
+fn find(name: &str) -> anyhow::Result<&'static Scenario> {
+    scenarios::find(name).with_context(|| format!("no scenario `{name}`; `sim list` names them"))
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    match Cli::parse().command {
+        Action::List => {
+            for scenario in scenarios::ALL {
+                println!("{:<24} {}", scenario.name, scenario.story);
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Action::Plan(which) => {
+            print!("{}", which.plan()?.text());
+            Ok(ExitCode::SUCCESS)
+        }
+        Action::Canaries => hunt_canaries(),
+        Action::Run { which, json, branch } => play(&which, Watch { print: false, branch }, json),
+        Action::Replay(which) => play(&which, Watch { print: true, branch: None }, false),
+        Action::Sweep { scenario, seeds, jobs, canary } => {
+            let names: Vec<&str> = match scenario.as_str() {
+                "all" => scenarios::ALL.iter().map(|scenario| scenario.name).collect(),
+                name => vec![find(name)?.name],
+            };
+            if seeds.is_empty() {
+                bail!("no seeds in {}..{}", seeds.start, seeds.end);
+            }
+            Ok(run_many(&names, seeds, jobs, &canary.into_iter().collect())?)
+        }
+    }
+}
+
+fn play(which: &Which, watch: Watch, json: bool) -> anyhow::Result<ExitCode> {
+    let plan = which.plan()?;
+    let outcome = runner::run(&plan, watch);
+    let report = Report::of(&outcome);
+    if json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else if outcome.violation.is_none() {
+        println!("{}", report.line);
+    } else {
+        print!("{}", failure(&plan, &report, &which.words()));
+    }
+    Ok(if outcome.violation.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Hunts every planted bug and prints the table.
@@ -71,62 +179,6 @@ fn hunt_canaries() -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if all_found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-#[derive(clap::Args)]
-struct Which {
-    /// A scenario's name.
-    scenario: String,
-    /// The number that fixes the run.
-    seed: u64,
-    /// Switches a planted bug on.
-    #[arg(long, value_parser = canary)]
-    canary: Vec<Canary>,
-}
-
-fn seeds(text: &str) -> anyhow::Result<Range<u64>> {
-    let (from, to) = text.split_once("..").context("seeds are written as 0..100")?;
-    Ok(from.parse()?..to.parse()?)
-}
-
-fn canary(text: &str) -> anyhow::Result<Canary> {
-    serde_json::from_value(serde_json::Value::String(text.to_owned())).context("no planted bug has this name")
-}
-
-fn find(name: &str) -> anyhow::Result<&'static Scenario> {
-    scenarios::find(name).with_context(|| format!("no scenario `{name}`; `sim list` names them"))
-}
-
-fn main() -> anyhow::Result<ExitCode> {
-    match Cli::parse().command {
-        Action::List => {
-            for scenario in scenarios::ALL {
-                println!("{:<24} {}", scenario.name, scenario.story);
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        Action::Canaries => hunt_canaries(),
-        Action::Run(which) => play(which, false),
-        Action::Replay(which) => play(which, true),
-        Action::Sweep { scenario, seeds, jobs, canary } => {
-            let names: Vec<&str> = match scenario.as_str() {
-                "all" => scenarios::ALL.iter().map(|scenario| scenario.name).collect(),
-                name => vec![find(name)?.name],
-            };
-            if seeds.is_empty() {
-                bail!("no seeds in {}..{}", seeds.start, seeds.end);
-            }
-            Ok(run_many(&names, seeds, jobs, &canary.into_iter().collect())?)
-        }
-    }
-}
-
-fn play(which: Which, print: bool) -> anyhow::Result<ExitCode> {
-    let scenario = find(&which.scenario)?;
-    let canaries = which.canary.into_iter().collect();
-    let outcome = runner::run(scenario, Options { seed: which.seed, print, canaries });
-    println!("{outcome}");
-    Ok(if outcome.violation.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn run_many(names: &[&str], seeds: Range<u64>, jobs: usize, canaries: &BTreeSet<Canary>) -> anyhow::Result<ExitCode> {

@@ -1,8 +1,13 @@
 //! The stories, by name.
 
-use futures::future::LocalBoxFuture;
+use std::sync::Arc;
+
+use futures::future::{FutureExt, LocalBoxFuture};
 
 use crate::checkers::Violation;
+use crate::draft::Draft;
+use crate::plan::Plan;
+use crate::stage;
 use crate::world::World;
 
 #[path = "../scenarios/cluster.rs"]
@@ -15,6 +20,8 @@ mod nameservers;
 mod ping;
 #[path = "../scenarios/store_crash.rs"]
 pub(crate) mod store_crash;
+#[path = "../scenarios/swarm.rs"]
+mod swarm;
 
 /// How a run ends.
 pub type Verdict = Result<(), Violation>;
@@ -26,8 +33,24 @@ pub struct Scenario {
     pub name: &'static str,
     /// What happens in it, in one line.
     pub story: &'static str,
-    /// Runs it in a fresh world.
-    pub run: fn(World) -> LocalBoxFuture<'static, Verdict>,
+    /// Says what a plan of it looks like.
+    pub draft: fn(&mut Draft),
+    /// Plays a plan in a fresh world.
+    pub play: fn(World, Arc<Plan>) -> LocalBoxFuture<'static, Verdict>,
+}
+
+impl Scenario {
+    /// A story of a cluster with clients, which [`stage::play`] plays.
+    pub const fn new(name: &'static str, story: &'static str, draft: fn(&mut Draft)) -> Scenario {
+        Scenario { name, story, draft, play: |world, plan| stage::play(world, plan).boxed_local() }
+    }
+
+    /// The plan of a seed.
+    pub fn plan(&self, seed: u64) -> Plan {
+        let mut draft = Draft::new(self.name, seed);
+        (self.draft)(&mut draft);
+        draft.finish()
+    }
 }
 
 /// All scenarios.
@@ -45,9 +68,13 @@ pub const ALL: &[Scenario] = &[
     cluster::HANDED_BACK,
     nameservers::HEARTBEAT_TIME_OUT,
     nameservers::DISAGREEMENT,
+    nameservers::MINORITY_LOST,
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,
+    swarm::NETWORK,
+    swarm::SYNC,
+    swarm::EVERYTHING,
 ];
 
 /// The scenario of a name.

@@ -1,11 +1,12 @@
 //! A simulated world: machines with a network, disks and clocks, and what befalls them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
+use std::future::{poll_fn, Future};
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use futures::channel::oneshot;
@@ -19,9 +20,10 @@ use crate::disk::{Choose, Drive, DriveSettings, SimDisk};
 use crate::faults::SimFaults;
 use crate::history::History;
 use crate::net::{LinkSettings, LinkState, Network, SimNet};
+use crate::plan::Quality;
 use crate::random::{SimRng, Stream};
 use crate::sometimes;
-use crate::trace::Trace;
+use crate::trace::{Recording, Trace};
 
 /// A machine of the simulated world. 0 is the world itself, on which scenarios run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,7 +73,16 @@ pub struct Options {
     pub print: bool,
     /// Planted bugs that are on.
     pub canaries: BTreeSet<Canary>,
+    /// How links are; drawn if not given.
+    pub network: Option<Quality>,
+    /// No rare behaviour is forced inside the product.
+    pub no_quirks: bool,
+    /// From this time on all that is random comes from other streams, of this number.
+    pub branch: Option<(Duration, u64)>,
 }
+
+/// Numbers below are those of plans.
+const FIRST_OTHER_MESSAGE: u64 = 9_000_000;
 
 struct Node {
     name: String,
@@ -108,7 +119,15 @@ struct Shared {
     /// What shuts each link, newest last.
     disturbed: Mutex<BTreeMap<(NodeId, NodeId), Vec<(LinkState, &'static str)>>>,
     messages: AtomicU64,
-    violation: Mutex<Option<Violation>>,
+    verdict: Mutex<Verdict>,
+    begun: Mutex<Duration>,
+}
+
+/// The first broken promise, and who waits for it.
+#[derive(Default)]
+struct Verdict {
+    violation: Option<Violation>,
+    waker: Option<Waker>,
 }
 
 /// The simulated world, cheap to clone.
@@ -121,12 +140,12 @@ impl World {
         let seed = options.seed;
         let agenda = Agenda::start();
         let trace = Arc::new(Trace::new(options.print));
-        let quick = Stream::new(seed, "network quality").below(2) == 0;
-        let settings = quick.then_some(LinkSettings::LAN);
+        let drawn = *Stream::new(seed, "network quality").pick(&[Quality::Lan, Quality::Mixed]);
+        let settings = (options.network.unwrap_or(drawn) == Quality::Lan).then_some(LinkSettings::LAN);
         let network = Network::new(seed, settings, agenda.clone(), trace.clone());
-        let faults = Arc::new(SimFaults::new(seed, options.canaries.clone()));
+        let faults = Arc::new(SimFaults::new(seed, options.canaries.clone(), !options.no_quirks));
         let history = History::new(trace.clone());
-        World(Arc::new(Shared {
+        let world = World(Arc::new(Shared {
             seed,
             agenda,
             trace,
@@ -136,9 +155,26 @@ impl World {
             runtime: Handle::current(),
             nodes: Mutex::default(),
             disturbed: Mutex::default(),
-            messages: AtomicU64::new(0),
-            violation: Mutex::default(),
-        }))
+            messages: AtomicU64::new(FIRST_OTHER_MESSAGE),
+            verdict: Mutex::default(),
+            begun: Mutex::default(),
+        }));
+        if let Some((at, number)) = options.branch {
+            world.later(at, move |world| world.branch(number));
+        }
+        world
+    }
+
+    /// Lets everything random from now on be another.
+    fn branch(&self, number: u64) {
+        // Few draws would not do: streams that differ by a little run together again.
+        for _ in 0..10_000 + 7_919 * number {
+            let _ = madsim::rand::random::<u64>();
+        }
+        self.0.network.branch(number);
+        for node in self.nodes().values() {
+            node.drive.branch(number);
+        }
     }
 
     /// Adds a machine. Its disk is empty, its clock up to half a second wrong.
@@ -298,6 +334,13 @@ impl World {
         self.change(node, |n| n.program = Some(Arc::new(program)));
     }
 
+    /// Starts a machine's process, which must not run already.
+    pub fn run_program(&self, node: NodeId) {
+        if let Some(program) = self.with(node, |n| n.program.clone()) {
+            program(self);
+        }
+    }
+
     /// Switches a machine on that is off, and starts its process. Does nothing if it runs or has none.
     pub fn boot(&self, node: NodeId) {
         let program = self.with(node, |n| n.program.clone());
@@ -404,6 +447,17 @@ impl World {
         self.0.disturbed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// True while packets pass between two nodes, both ways.
+    pub fn is_linked(&self, a: NodeId, b: NodeId) -> bool {
+        let disturbed = self.disturbed();
+        [(a, b), (b, a)].iter().all(|way| disturbed.get(way).is_none_or(Vec::is_empty))
+    }
+
+    /// True while a node's process lives and is not paused.
+    pub fn is_up(&self, node: NodeId) -> bool {
+        self.with(node, |n| n.life.is_alive() && n.pauses == 0)
+    }
+
     /// The network and its faults.
     pub fn network(&self) -> &Network {
         &self.0.network
@@ -429,15 +483,48 @@ impl World {
         self.0.messages.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Reports a broken promise from anywhere in the run; the first one counts.
+    /// Reports a broken promise from anywhere in the run; the first one counts, and ends the run.
     pub fn violated(&self, violation: Violation) {
         self.note(NodeId::WORLD, "violated", &[], &violation.to_string());
-        self.0.violation.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(violation);
+        let mut verdict = self.verdict();
+        verdict.violation.get_or_insert(violation);
+        if let Some(waker) = verdict.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Completes with the first broken promise.
+    pub async fn first_violation(&self) -> Violation {
+        poll_fn(|cx| {
+            let mut verdict = self.verdict();
+            verdict.waker = Some(cx.waker().clone());
+            verdict.violation.clone().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 
     /// The first broken promise that was reported.
     pub fn violation(&self) -> Option<Violation> {
-        self.0.violation.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.verdict().violation.clone()
+    }
+
+    fn verdict(&self) -> MutexGuard<'_, Verdict> {
+        self.0.verdict.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the workload begins: the times of plans count from here.
+    pub fn begun(&self) {
+        *self.0.begun.lock().unwrap_or_else(PoisonError::into_inner) = self.now();
+    }
+
+    /// When the workload began.
+    pub fn began(&self) -> Duration {
+        *self.0.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a task that no fault reaches.
+    pub fn spawn_here(&self, future: impl Future<Output = ()> + Send + 'static) {
+        madsim::task::spawn(future);
     }
 
     /// The random stream of this run for `purpose`.
@@ -458,6 +545,11 @@ impl World {
     /// Notes an event of the scenario in the trace.
     pub fn note(&self, node: NodeId, what: &'static str, numbers: &[u64], words: &str) {
         self.0.trace.note(node, what, numbers, words);
+    }
+
+    /// Everything noted so far.
+    pub fn recording(&self) -> Recording {
+        self.0.trace.recording()
     }
 
     /// Hash and number of events so far.

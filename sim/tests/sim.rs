@@ -66,6 +66,7 @@ fn a_cluster_keeps_its_promises() {
         ("broker_kill", 20),
         ("heartbeat_time_out", 8),
         ("nameservers_disagree", 6),
+        ("minority_lost", 6),
         ("delayed_messages", 12),
         ("handed_back", 12),
         ("clean_stop", 10),
@@ -73,6 +74,9 @@ fn a_cluster_keeps_its_promises() {
         ("slow_disk", 20),
         ("failed_sync", 30),
         ("full_disk", 15),
+        ("swizzle", 12),
+        ("swarm", 20),
+        ("everything", 20),
     ] {
         assert_passed(&runs(scenario, seeds));
     }

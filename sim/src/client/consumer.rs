@@ -36,7 +36,6 @@ pub struct Consumer {
     next: Option<u64>,
     /// Of 1,000 messages, how many it hands back.
     failures_per_mille: u64,
-    random: Stream,
 }
 
 /// A message as it was pulled.
@@ -51,10 +50,9 @@ impl Consumer {
     /// A member of `group` that has `queue` for itself.
     pub fn new(world: World, node: NodeId, nameservers: &[String], queue: Queue, group: &str) -> Consumer {
         let env = world.env(node);
-        let random = Stream::new(env.rng.next_u64(), "consumer");
         let routes = Routes::new(env, nameservers);
         let group = group.to_owned();
-        Consumer { world, node, routes, queue, group, route: None, next: None, failures_per_mille: 0, random }
+        Consumer { world, node, routes, queue, group, route: None, next: None, failures_per_mille: 0 }
     }
 
     /// Lets it hand back so many of 1,000 messages, to get them again later.
@@ -112,7 +110,7 @@ impl Consumer {
                     let place = (self.queue.clone(), pulled.offset);
                     let consumed = Event::Consumed(self.group.as_str().into(), pulled.message, place);
                     self.world.history().add(self.node, consumed);
-                    if self.random.chance(self.failures_per_mille) {
+                    if self.hands_back(pulled.message) {
                         self.hand_back(&route, &pulled).await?;
                     }
                 }
@@ -124,11 +122,16 @@ impl Consumer {
         Ok(())
     }
 
+    /// Which messages it hands back follows from their numbers alone.
+    fn hands_back(&self, message: Message) -> bool {
+        self.failures_per_mille > 0 && Stream::new(message, &self.group).chance(self.failures_per_mille)
+    }
+
     async fn hand_back(&mut self, route: &TopicRouteData, pulled: &Pulled) -> Result<(), ClientError> {
         let request = Command::request(request::CONSUMER_SEND_MSG_BACK).with_ext(&ConsumerSendMsgBack {
             offset: pulled.position as i64,
             group: self.group.as_str().into(),
-            delay_level: self.random.between(1, 2) as i32,
+            delay_level: 1 + (pulled.message % 2) as i32,
             origin_msg_id: None,
             origin_topic: Some((*self.queue.topic).into()),
             unit_mode: false,

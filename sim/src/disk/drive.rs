@@ -91,6 +91,14 @@ impl Drive {
         Arc::new(Drive { agenda, trace, node, clock, state: Mutex::new(state) })
     }
 
+    /// Draws everything from now on from other streams.
+    pub fn branch(&self, number: u64) {
+        let mut state = self.lock();
+        let salt = state.latency.draw() ^ number;
+        state.latency = Stream::new(salt, "latency branch");
+        state.crashes = Stream::new(salt, "crash branch");
+    }
+
     /// Makes the next `count` syncs of files fail. What they were to bring to the device is partly there, stays
     /// readable, and no later sync brings it.
     pub fn fail_syncs(&self, count: u32) {

@@ -28,7 +28,7 @@ pub use roster::{Draw, Roster};
 pub use wire::WireFault;
 
 use crate::marks;
-use crate::world::World;
+use crate::world::{NodeId, World};
 
 /// One fault. As text it is its kind and its parameters: `{"power_cut": {"machine": "broker-0", "down_us": 1200}}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +45,9 @@ pub enum Fault {
     /// To a clock.
     Clock(ClockFault),
 }
+
+/// Longer than any run.
+const FOR_GOOD: Duration = Duration::from_secs(10_000_000);
 
 /// What a fault may cost, that is, what a run must not count on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +104,14 @@ impl Fault {
         kind(tag).expect("every variant has a row in its family's KINDS")
     }
 
+    /// The loss of a machine that nobody will bring back.
+    pub fn lost_for_good(machine: String) -> Fault {
+        Fault::Process(ProcessFault::Kill { machine, down_us: FOR_GOOD.as_micros() as u64 })
+    }
+
     /// Lets it happen, now. Its end is arranged too.
     pub fn apply(&self, world: &World) {
+        world.note(NodeId::WORLD, "fault", &[], &serde_json::to_string(self).expect("faults are plain data"));
         let happened = match self {
             Fault::Process(fault) => fault.apply(world),
             Fault::Net(fault) => fault.apply(world),

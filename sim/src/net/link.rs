@@ -104,6 +104,10 @@ impl Link {
         }
     }
 
+    pub(super) fn branch(&mut self, random: Stream) {
+        self.random = random;
+    }
+
     pub(super) fn is_open(&self) -> bool {
         self.state == LinkState::Open
     }

@@ -111,6 +111,13 @@ impl Network {
         self.set_link(b, a, LinkState::Cut);
     }
 
+    /// Lets every link that is used so far draw from another stream.
+    pub fn branch(&self, number: u64) {
+        for ((from, to), link) in &mut self.lock().links {
+            link.branch(Stream::new(self.seed ^ number, &format!("link {} {} branch", from.0, to.0)));
+        }
+    }
+
     /// The process of a node dies; its kernel closes what it held.
     pub fn kill(&self, node: NodeId) {
         let mut inner = self.lock();

@@ -1,0 +1,42 @@
+//! The simulator's own files: plans and pages. Simulated machines have disks of their own.
+#![expect(clippy::disallowed_methods, reason = "the tool's files lie on the real disk")]
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::plan::Plan;
+use crate::report::sources;
+
+/// Where kept plans lie.
+pub fn plans() -> PathBuf {
+    sources().join("plans")
+}
+
+/// Reads a plan file.
+pub fn read_plan(path: &Path) -> anyhow::Result<Plan> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("no plan at {}", path.display()))?;
+    Plan::parse(&text).with_context(|| path.display().to_string())
+}
+
+/// Writes a file of the tool.
+pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    std::fs::write(path, text).with_context(|| path.display().to_string())
+}
+
+/// All kept plans, in the order of their names.
+pub fn kept_plans() -> anyhow::Result<Vec<PathBuf>> {
+    let Ok(entries) = std::fs::read_dir(plans()) else { return Ok(Vec::new()) };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
