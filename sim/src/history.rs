@@ -94,8 +94,8 @@ pub enum Event {
     Up(Arc<str>),
     /// A broker's process has ended, whatever way.
     Down(Arc<str>),
-    /// Somebody asked for the first offset of a queue and the one behind the last, and was told.
-    Range(Queue, u64, u64),
+    /// Somebody asked, at that time, for the first offset of a queue and the one behind the last, and was told.
+    Range(Queue, u64, u64, Duration),
     /// All faults have ended.
     Healed,
 }

@@ -18,7 +18,7 @@ use crate::checkers::Violation;
 use crate::clock::{Oscillator, SimClock};
 use crate::disk::{Choose, Drive, DriveSettings, SimDisk};
 use crate::faults::SimFaults;
-use crate::history::History;
+use crate::history::{Event, History};
 use crate::net::{LinkSettings, LinkState, Network, SimNet};
 use crate::plan::Quality;
 use crate::random::{SimRng, Stream};
@@ -563,6 +563,8 @@ impl World {
             n.machine
         });
         self.0.runtime.kill(machine);
+        let name = self.with(node, |n| n.name.clone());
+        self.history().add(node, Event::Down(name.as_str().into()));
     }
 
     fn with<T>(&self, node: NodeId, f: impl FnOnce(&Node) -> T) -> T {

@@ -42,6 +42,15 @@ pub fn members_true(history: &[Timed], limit: Duration) -> Result<(), Violation>
             Event::Left(group, client) => {
                 groups.entry(group).or_default().insert(client, (false, *at));
             }
+            // Clients are named after their machine and its life.
+            Event::Down(machine) => {
+                let lived_there = |client: &str| client.rsplit_once('@').is_some_and(|(_, at)| at == &**machine);
+                for members in groups.values_mut() {
+                    for (_, since) in members.iter_mut().filter(|(client, since)| lived_there(client) && since.0) {
+                        *since = (false, *at);
+                    }
+                }
+            }
             Event::Members(group, told) => {
                 let members = groups.entry(group).or_default();
                 for client in told {
@@ -171,6 +180,7 @@ mod tests {
                 ("joined a, at 10, healed, at 71, members", "there and not named"),
                 ("joined a, joined b, at 10, healed, at 80, members a", "one of two"),
                 ("at 5, healed, at 10, joined a, left a, joined b, at 80, members a b", "the one that left"),
+                ("joined a@m, at 10, down m, at 71, members a@m", "its machine died"),
             ],
         );
     }

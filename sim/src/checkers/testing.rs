@@ -54,7 +54,10 @@ fn parse(text: &str) -> Vec<Timed> {
             "route" => Event::Route(words[1].into(), words[2..].iter().map(|name| (*name).into()).collect()),
             "up" => Event::Up(words[1].into()),
             "down" => Event::Down(words[1].into()),
-            "range" => Event::Range(queue(words[1]), number(2), number(3)),
+            "range" => {
+                let asked = words.get(4).map_or(now, |_| Duration::from_secs(number(4)));
+                Event::Range(queue(words[1]), number(2), number(3), asked)
+            }
             "healed" => Event::Healed,
             other => panic!("no event is called {other}"),
         };
