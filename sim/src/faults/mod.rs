@@ -13,6 +13,7 @@ mod inside;
 mod net;
 mod process;
 mod roster;
+mod wire;
 
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ pub use inside::SimFaults;
 pub use net::NetFault;
 pub use process::ProcessFault;
 pub use roster::{Draw, Roster};
+pub use wire::WireFault;
 
 use crate::marks;
 use crate::world::{NodeId, World};
@@ -36,6 +38,8 @@ pub enum Fault {
     Process(ProcessFault),
     /// To links.
     Net(NetFault),
+    /// To what travels on links: quality, frames, sockets.
+    Wire(WireFault),
     /// To a disk.
     Disk(DiskFault),
     /// To a clock.
@@ -80,7 +84,7 @@ pub struct Kind {
 }
 
 /// All kinds, by family.
-pub const KINDS: &[&[Kind]] = &[process::KINDS, net::KINDS, disk::KINDS, clock::KINDS];
+pub const KINDS: &[&[Kind]] = &[process::KINDS, net::KINDS, wire::KINDS, disk::KINDS, clock::KINDS];
 
 /// All kinds in one row.
 pub fn kinds() -> impl Iterator<Item = &'static Kind> {
@@ -111,6 +115,7 @@ impl Fault {
         let happened = match self {
             Fault::Process(fault) => fault.apply(world),
             Fault::Net(fault) => fault.apply(world),
+            Fault::Wire(fault) => fault.apply(world),
             Fault::Disk(fault) => fault.apply(world),
             Fault::Clock(fault) => fault.apply(world),
         };
@@ -124,6 +129,7 @@ impl Fault {
         Duration::from_micros(match self {
             Fault::Process(fault) => fault.lasts_us(),
             Fault::Net(fault) => fault.lasts_us(),
+            Fault::Wire(fault) => fault.lasts_us(),
             Fault::Disk(fault) => fault.lasts_us(),
             Fault::Clock(fault) => fault.lasts_us(),
         })

@@ -26,6 +26,27 @@ pub enum ProcessFault {
         /// Until it is started again.
         down_us: u64,
     },
+    /// The kernel stops and the machine starts again; unsynced data is gone, no write is torn.
+    OsCrash {
+        /// Which.
+        machine: String,
+        /// Until it is started again.
+        down_us: u64,
+    },
+    /// All brokers lose their power at one moment.
+    PowerCutAll {
+        /// Until they are started again.
+        down_us: u64,
+    },
+    /// The process stands still for short moments, many times: a starved machine.
+    Stutter {
+        /// Whose.
+        machine: String,
+        /// How long each moment is, and the pause after it.
+        step_us: u64,
+        /// How many.
+        times: u32,
+    },
     /// The process is asked to stop (SIGTERM), then the power goes, and it comes back.
     CleanStop {
         /// Whose.
@@ -64,6 +85,24 @@ pub(super) const KINDS: &[Kind] = &[
         draw: |d| Fault::Process(ProcessFault::PowerCut { machine: d.server(), down_us: d.us_up_to(5_000) }),
     },
     Kind {
+        name: "os_crash",
+        harm: Harm::Unsynced,
+        draw: |d| Fault::Process(ProcessFault::OsCrash { machine: d.server(), down_us: d.us_up_to(5_000) }),
+    },
+    Kind {
+        name: "power_cut_all",
+        harm: Harm::Unsynced,
+        draw: |d| Fault::Process(ProcessFault::PowerCutAll { down_us: d.us_up_to(5_000) }),
+    },
+    Kind {
+        name: "stutter",
+        harm: Harm::Delay,
+        draw: |d| {
+            let (machine, step_us) = (d.server(), d.us_up_to(1_000));
+            Fault::Process(ProcessFault::Stutter { machine, step_us, times: d.random.between(2, 20) as u32 })
+        },
+    },
+    Kind {
         name: "clean_stop",
         harm: Harm::Delay,
         draw: |d| Fault::Process(ProcessFault::CleanStop { machine: d.broker(), down_us: d.us_up_to(2_000) }),
@@ -87,7 +126,11 @@ const STOP_LIMIT: Duration = Duration::from_secs(60);
 impl ProcessFault {
     pub(super) fn lasts_us(&self) -> u64 {
         match self {
-            ProcessFault::Kill { down_us, .. } | ProcessFault::PowerCut { down_us, .. } => *down_us,
+            ProcessFault::Kill { down_us, .. }
+            | ProcessFault::PowerCut { down_us, .. }
+            | ProcessFault::OsCrash { down_us, .. }
+            | ProcessFault::PowerCutAll { down_us } => *down_us,
+            ProcessFault::Stutter { step_us, times, .. } => 2 * step_us * u64::from(*times),
             ProcessFault::CleanStop { down_us, .. } => STOP_LIMIT.as_micros() as u64 + down_us,
             ProcessFault::Pause { for_us, .. } => *for_us,
             ProcessFault::CrashLoop { times, life_us, .. } => u64::from(*times) * 2 * life_us,
@@ -117,6 +160,40 @@ impl ProcessFault {
                 world.power_cut(node);
                 boot_later(world, node, *down_us);
                 true
+            }),
+            ProcessFault::OsCrash { machine, down_us } => node(machine).is_some_and(|node| {
+                let lived = world.is_alive(node);
+                if lived {
+                    marks::mattered("os_crash");
+                    world.os_crash(node);
+                    boot_later(world, node, *down_us);
+                }
+                lived
+            }),
+            ProcessFault::PowerCutAll { down_us } => {
+                let brokers = world.nodes_by_name().into_iter().filter(|(name, _)| name.starts_with("broker"));
+                let brokers: Vec<_> = brokers.map(|(_, node)| node).collect();
+                for node in &brokers {
+                    if world.is_alive(*node) {
+                        marks::mattered("power_cut_all");
+                    }
+                    world.power_cut(*node);
+                    boot_later(world, *node, *down_us);
+                }
+                !brokers.is_empty()
+            }
+            ProcessFault::Stutter { machine, step_us, times } => node(machine).is_some_and(|node| {
+                let (step, incarnation) = (Duration::from_micros(*step_us), world.incarnation(node));
+                for time in 0..*times {
+                    world.later(step * 2 * time, move |world| {
+                        if world.is_alive(node) && world.incarnation(node) == incarnation {
+                            marks::mattered("stutter");
+                            world.pause(node);
+                            world.later(step, move |world| world.resume(node));
+                        }
+                    });
+                }
+                world.is_alive(node)
             }),
             ProcessFault::CleanStop { machine, down_us } => node(machine).is_some_and(|node| {
                 let asked = world.is_alive(node) && world.ask_to_stop(node);
