@@ -1,12 +1,15 @@
 //! A simulated world: machines with a network, disks and clocks, and what befalls them.
 
+mod links;
+mod machines;
+mod verdict;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::{poll_fn, Future};
+use std::future::Future;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use futures::channel::oneshot;
@@ -14,15 +17,13 @@ use madsim::runtime::Handle;
 use metaq::env::{Canary, Env};
 
 use crate::agenda::{Agenda, Sleep};
-use crate::checkers::Violation;
 use crate::clock::{Oscillator, SimClock};
-use crate::disk::{Choose, Drive, DriveSettings, SimDisk};
+use crate::disk::{Drive, DriveSettings, SimDisk};
 use crate::faults::SimFaults;
-use crate::history::{Event, History};
+use crate::history::History;
 use crate::net::{LinkSettings, LinkState, Network, SimNet};
 use crate::plan::Quality;
 use crate::random::{SimRng, Stream};
-use crate::sometimes;
 use crate::trace::{Recording, Trace};
 
 /// A machine of the simulated world. 0 is the world itself, on which scenarios run.
@@ -119,15 +120,8 @@ struct Shared {
     /// What shuts each link, newest last.
     disturbed: Mutex<BTreeMap<(NodeId, NodeId), Vec<(LinkState, &'static str)>>>,
     messages: AtomicU64,
-    verdict: Mutex<Verdict>,
+    verdict: Mutex<verdict::Verdict>,
     begun: Mutex<Duration>,
-}
-
-/// The first broken promise, and who waits for it.
-#[derive(Default)]
-struct Verdict {
-    violation: Option<Violation>,
-    waker: Option<Waker>,
 }
 
 /// The simulated world, cheap to clone.
@@ -144,6 +138,12 @@ impl World {
         let settings = (options.network.unwrap_or(drawn) == Quality::Lan).then_some(LinkSettings::LAN);
         let network = Network::new(seed, settings, agenda.clone(), trace.clone());
         let faults = Arc::new(SimFaults::new(seed, options.canaries.clone(), !options.no_quirks));
+        if options.canaries.contains(&Canary::RealEntropy) {
+            // What the audit of replays must find: the schedule depends on the number of the process.
+            for _ in 0..std::process::id() % 1_000 {
+                let _ = madsim::rand::random::<u64>();
+            }
+        }
         let history = History::new(trace.clone());
         let world = World(Arc::new(Shared {
             seed,
@@ -233,86 +233,6 @@ impl World {
         self.0.runtime.get_node(machine).expect("every node has a machine").spawn(future)
     }
 
-    /// The process dies at once. The kernel lives on: its page cache stays, its connections are closed.
-    pub fn kill(&self, node: NodeId) {
-        self.note(node, "killed", &[], "");
-        self.0.network.kill(node);
-        self.end_life(node);
-        self.disk(node).kill();
-    }
-
-    /// The machine loses its power: unsynced data is gone or torn, and nobody hears a farewell.
-    pub fn power_cut(&self, node: NodeId) {
-        self.note(node, "power cut", &[], "");
-        self.0.network.power_off(node);
-        self.end_life(node);
-        self.disk(node).power_cut();
-    }
-
-    /// The kernel of the machine stops and it starts anew: unsynced data is gone, but no write is torn, and nobody hears a
-    /// farewell.
-    pub fn os_crash(&self, node: NodeId) {
-        self.note(node, "os crash", &[], "");
-        self.0.network.power_off(node);
-        self.end_life(node);
-        self.disk(node).os_crash();
-    }
-
-    /// As [`World::power_cut`], `choose` deciding what of the unsynced changes is on the disk.
-    pub fn power_cut_by(&self, node: NodeId, choose: &mut dyn Choose) {
-        self.note(node, "power cut", &[], "");
-        self.0.network.power_off(node);
-        self.end_life(node);
-        self.disk(node).power_cut_by(choose);
-    }
-
-    /// Makes the machine ready for a new process, which the scenario starts.
-    pub fn restart(&self, node: NodeId) {
-        let machine = {
-            let mut nodes = self.nodes();
-            let n = nodes.get_mut(&node).expect("a node of this world");
-            assert!(!n.life.is_alive(), "kill {} before restarting it", n.name);
-            n.life = Life::default();
-            n.incarnation += 1;
-            n.stopped = false;
-            n.machine
-        };
-        self.note(node, "restarted", &[], "");
-        self.0.network.power_on(node);
-        self.0.runtime.restart(machine);
-    }
-
-    /// Stops all tasks of a node for a while, as a long garbage collection or SIGSTOP does; its kernel goes on.
-    pub fn pause(&self, node: NodeId) {
-        self.note(node, "paused", &[], "");
-        let (machine, pauses) = self.change(node, |n| {
-            n.pauses += 1;
-            (n.machine, n.pauses)
-        });
-        sometimes!(pauses > 1, "a machine was paused twice at once");
-        self.0.runtime.pause(machine);
-    }
-
-    /// Ends one [`World::pause`]; the node goes on when none is left.
-    pub fn resume(&self, node: NodeId) {
-        let (machine, left) = self.change(node, |n| {
-            n.pauses = n.pauses.saturating_sub(1);
-            (n.machine, n.pauses)
-        });
-        if left == 0 {
-            self.note(node, "resumed", &[], "");
-            self.0.runtime.resume(machine);
-        }
-    }
-
-    /// Ends every [`World::pause`] of a node.
-    pub fn resume_fully(&self, node: NodeId) {
-        if self.with(node, |n| n.pauses) > 0 {
-            self.change(node, |n| n.pauses = 1);
-            self.resume(node);
-        }
-    }
-
     /// Moves a node's wall clock.
     pub fn shift_clock(&self, node: NodeId, millis: i64) {
         self.note(node, "clock shifted", &[millis as u64], "");
@@ -327,70 +247,6 @@ impl World {
     /// True while a node's process lives.
     pub fn is_alive(&self, node: NodeId) -> bool {
         self.with(node, |n| n.life.is_alive())
-    }
-
-    /// What starts a machine's process: [`World::boot`] calls it.
-    pub fn set_program(&self, node: NodeId, program: impl Fn(&World) + Send + Sync + 'static) {
-        self.change(node, |n| n.program = Some(Arc::new(program)));
-    }
-
-    /// Starts a machine's process, which must not run already.
-    pub fn run_program(&self, node: NodeId) {
-        if let Some(program) = self.with(node, |n| n.program.clone()) {
-            program(self);
-        }
-    }
-
-    /// Switches a machine on that is off, and starts its process. Does nothing if it runs or has none.
-    pub fn boot(&self, node: NodeId) {
-        let program = self.with(node, |n| n.program.clone());
-        if let (Some(program), false) = (program, self.is_alive(node)) {
-            self.restart(node);
-            program(self);
-        }
-    }
-
-    /// Takes the way to ask a node's process to stop, from its start on.
-    pub fn can_be_stopped(&self, node: NodeId, stop: oneshot::Sender<()>) {
-        self.change(node, |n| n.stop = Some(stop));
-    }
-
-    /// Asks a process to stop, as SIGTERM does; false if it cannot be asked or was already.
-    pub fn ask_to_stop(&self, node: NodeId) -> bool {
-        let stop = self.change(node, |n| n.stop.take());
-        self.note(node, "asked to stop", &[], "");
-        stop.is_some_and(|stop| stop.send(()).is_ok())
-    }
-
-    /// The process has stopped as it was asked to.
-    pub fn stopped(&self, node: NodeId) {
-        self.note(node, "stopped", &[], "");
-        self.change(node, |n| n.stopped = true);
-    }
-
-    /// True once it has.
-    pub fn has_stopped(&self, node: NodeId) -> bool {
-        self.with(node, |n| n.stopped)
-    }
-
-    /// From now on a node's process may end by itself, or refuse to start: its disk is to blame.
-    pub fn excuse(&self, node: NodeId) {
-        self.change(node, |n| n.excused = true);
-    }
-
-    /// True if a node's process may end by itself.
-    pub fn is_excused(&self, node: NodeId) -> bool {
-        self.with(node, |n| n.excused)
-    }
-
-    /// Ends [`World::excuse`]; true if there was one.
-    pub fn take_excuse(&self, node: NodeId) -> bool {
-        self.change(node, |n| std::mem::take(&mut n.excused))
-    }
-
-    /// Which life of its process a node lives, from 1 on.
-    pub fn incarnation(&self, node: NodeId) -> u64 {
-        self.with(node, |n| n.incarnation)
     }
 
     /// The machine of a name.
@@ -409,50 +265,6 @@ impl World {
         self.0.agenda.at(self.now() + duration, move || work(&world));
     }
 
-    /// Shuts one direction for a fault of this kind. Several faults may shut the same link; the last to end opens it.
-    pub fn shut_link(&self, from: NodeId, to: NodeId, state: LinkState, kind: &'static str) {
-        self.disturbed().entry((from, to)).or_default().push((state, kind));
-        self.set_link(from, to);
-    }
-
-    /// Ends one [`World::shut_link`].
-    pub fn open_link(&self, from: NodeId, to: NodeId, state: LinkState, kind: &'static str) {
-        {
-            let mut disturbed = self.disturbed();
-            let Some(causes) = disturbed.get_mut(&(from, to)) else { return };
-            let Some(index) = causes.iter().position(|cause| *cause == (state, kind)) else { return };
-            causes.remove(index);
-        }
-        self.set_link(from, to);
-    }
-
-    /// Opens every link.
-    pub fn open_all_links(&self) {
-        self.disturbed().clear();
-        self.0.network.heal();
-    }
-
-    /// A cut is stronger than a clog.
-    fn set_link(&self, from: NodeId, to: NodeId) {
-        let causes = self.disturbed().get(&(from, to)).cloned().unwrap_or_default();
-        let cut = causes.iter().find(|(state, _)| *state == LinkState::Cut);
-        let (state, kind) = match cut.or(causes.last()) {
-            Some((state, kind)) => (*state, Some(*kind)),
-            None => (LinkState::Open, None),
-        };
-        self.0.network.set_link_because(from, to, state, kind);
-    }
-
-    fn disturbed(&self) -> MutexGuard<'_, BTreeMap<(NodeId, NodeId), Vec<(LinkState, &'static str)>>> {
-        self.0.disturbed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// True while packets pass between two nodes, both ways.
-    pub fn is_linked(&self, a: NodeId, b: NodeId) -> bool {
-        let disturbed = self.disturbed();
-        [(a, b), (b, a)].iter().all(|way| disturbed.get(way).is_none_or(Vec::is_empty))
-    }
-
     /// True while a node's process lives and is not paused.
     pub fn is_up(&self, node: NodeId) -> bool {
         self.with(node, |n| n.life.is_alive() && n.pauses == 0)
@@ -468,6 +280,11 @@ impl World {
         self.with(node, |n| n.drive.clone())
     }
 
+    /// A node's name.
+    pub fn name(&self, node: NodeId) -> String {
+        self.with(node, |n| n.name.clone())
+    }
+
     /// A node's address.
     pub fn ip(&self, node: NodeId) -> Ipv4Addr {
         self.with(node, |n| n.ip)
@@ -481,35 +298,6 @@ impl World {
     /// A number for a message that no other has.
     pub fn next_message(&self) -> u64 {
         self.0.messages.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// Reports a broken promise from anywhere in the run; the first one counts, and ends the run.
-    pub fn violated(&self, violation: Violation) {
-        self.note(NodeId::WORLD, "violated", &[], &violation.to_string());
-        let mut verdict = self.verdict();
-        verdict.violation.get_or_insert(violation);
-        if let Some(waker) = verdict.waker.take() {
-            waker.wake();
-        }
-    }
-
-    /// Completes with the first broken promise.
-    pub async fn first_violation(&self) -> Violation {
-        poll_fn(|cx| {
-            let mut verdict = self.verdict();
-            verdict.waker = Some(cx.waker().clone());
-            verdict.violation.clone().map_or(Poll::Pending, Poll::Ready)
-        })
-        .await
-    }
-
-    /// The first broken promise that was reported.
-    pub fn violation(&self) -> Option<Violation> {
-        self.verdict().violation.clone()
-    }
-
-    fn verdict(&self) -> MutexGuard<'_, Verdict> {
-        self.0.verdict.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that the workload begins: the times of plans count from here.
@@ -555,16 +343,6 @@ impl World {
     /// Hash and number of events so far.
     pub fn digest(&self) -> (u64, u64) {
         self.0.trace.digest()
-    }
-
-    fn end_life(&self, node: NodeId) {
-        let machine = self.with(node, |n| {
-            n.life.end();
-            n.machine
-        });
-        self.0.runtime.kill(machine);
-        let name = self.with(node, |n| n.name.clone());
-        self.history().add(node, Event::Down(name.as_str().into()));
     }
 
     fn with<T>(&self, node: NodeId, f: impl FnOnce(&Node) -> T) -> T {
