@@ -1,8 +1,12 @@
 //! The simulator's command line.
 
+#[path = "cli/explain.rs"]
+mod explain;
+
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -44,6 +48,31 @@ enum Action {
     },
     /// Runs a plan and prints every event: time, machine, event, numbers.
     Replay(Which),
+    /// Makes a failing plan as small as possible and keeps it in sim/plans, where `cargo test -p sim` runs it.
+    Shrink {
+        #[command(flatten)]
+        which: Which,
+        /// Where to write the small plan, instead of sim/plans.
+        #[arg(long)]
+        out: Option<PathBuf>,
+        /// Runs at the same time.
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+        /// Runs in all, about.
+        #[arg(long, default_value_t = 600)]
+        runs: usize,
+    },
+    /// Finds the moment from which a violation was inevitable, by going another way from many moments of the run.
+    Why {
+        #[command(flatten)]
+        which: Which,
+        /// Runs at the same time.
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+        /// Ways to go on that are tried from each moment.
+        #[arg(long, default_value_t = 8)]
+        branches: u64,
+    },
     /// Switches every planted bug on, one after the other, and says which seed found it and by which checker.
     Canaries,
     /// Runs a scenario, or all, with many seeds.
@@ -129,6 +158,8 @@ fn main() -> anyhow::Result<ExitCode> {
         Action::Canaries => hunt_canaries(),
         Action::Run { which, json, branch } => play(&which, Watch { print: false, branch }, json),
         Action::Replay(which) => play(&which, Watch { print: true, branch: None }, false),
+        Action::Shrink { which, out, jobs, runs } => explain::shrink(&which.plan()?, out, jobs, runs),
+        Action::Why { which, jobs, branches } => explain::why(&which.plan()?, jobs, branches),
         Action::Sweep { scenario, seeds, jobs, canary } => {
             let names: Vec<&str> = match scenario.as_str() {
                 "all" => scenarios::ALL.iter().map(|scenario| scenario.name).collect(),

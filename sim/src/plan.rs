@@ -15,6 +15,7 @@ use metaq::env::Canary;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::draft::usual_settings;
 use crate::faults::{Fault, Roster};
 use crate::scenarios::{self, Scenario};
 
@@ -42,7 +43,7 @@ pub struct Plan {
     pub network: Quality,
     /// Whether rare but legal behaviour inside the product is forced (`Env::buggify`).
     pub quirks: bool,
-    /// Settings of all brokers, by RocketMQ's keys.
+    /// Settings of all brokers, by RocketMQ's keys, where they are not the usual ones of simulations.
     pub settings: BTreeMap<String, String>,
     /// Producers and consumers.
     pub clients: Vec<Client>,
@@ -171,6 +172,9 @@ impl Plan {
     /// The brokers' settings.
     pub fn config(&self) -> anyhow::Result<BrokerConfig> {
         let mut config = BrokerConfig::default();
+        for (key, value) in usual_settings() {
+            config.set(key, &value)?;
+        }
         for (key, value) in &self.settings {
             config.set(key, value)?;
         }
