@@ -31,6 +31,17 @@ pub const POWER_CUT: Scenario = Scenario {
     play: |world, plan| run(world, plan).boxed_local(),
 };
 
+/// Long lives, in which everything that is saved now and then is saved.
+pub const LONG: Scenario = Scenario {
+    name: "store_long",
+    story: "SYNC_FLUSH: the power goes after a long life; what was saved on the side agrees with the log",
+    draft: |d| {
+        draft(d, FlushDiskType::SyncFlush, &[]);
+        d.producers(1..=1, 100..=300, &[200]).faults(1..=3, &["power_cut", "kill"]);
+    },
+    play: |world, plan| run(world, plan).boxed_local(),
+};
+
 /// ASYNC_FLUSH and the end of the process.
 pub const KILL: Scenario = Scenario {
     name: "store_kill",
@@ -60,7 +71,9 @@ fn draft(d: &mut Draft, flush: FlushDiskType, kinds: &[&str]) {
     d.flush(&[flush]).set("mappedFileSizeCommitLog", *random.pick(&[8, 16, 32, 64]) << 10);
     d.set("mappedFileSizeConsumeQueue", 20 * *random.pick(&[8, 32, 256])).set("maxMessageSize", 4096);
     d.set("maxHashSlotNum", 16).set("maxIndexNum", 64);
-    d.producers(1..=1, 30..=600, &[1, 1, 10]).faults(1..=4, kinds);
+    if !kinds.is_empty() {
+        d.producers(1..=1, 30..=600, &[1, 1, 10]).faults(1..=4, kinds);
+    }
 }
 
 /// The store's part of the brokers' settings.

@@ -223,6 +223,12 @@ impl Draft {
         self
     }
 
+    /// Changes every fault drawn so far.
+    pub fn each_fault(&mut self, change: impl FnMut(&mut Timed)) -> &mut Draft {
+        self.plan.faults.iter_mut().for_each(change);
+        self
+    }
+
     /// What must hold besides.
     pub fn expect(&mut self, expect: Expect) -> &mut Draft {
         self.plan.expect.push(expect);

@@ -10,6 +10,8 @@ use crate::plan::Plan;
 use crate::stage;
 use crate::world::World;
 
+#[path = "../scenarios/clients.rs"]
+mod clients;
 #[path = "../scenarios/cluster.rs"]
 mod cluster;
 #[path = "../scenarios/disks.rs"]
@@ -57,6 +59,7 @@ impl Scenario {
 pub const ALL: &[Scenario] = &[
     ping::SCENARIO,
     store_crash::POWER_CUT,
+    store_crash::LONG,
     store_crash::KILL,
     store_crash::ASYNC_POWER_CUT,
     cluster::CALM,
@@ -69,6 +72,10 @@ pub const ALL: &[Scenario] = &[
     nameservers::HEARTBEAT_TIME_OUT,
     nameservers::DISAGREEMENT,
     nameservers::MINORITY_LOST,
+    clients::LOCKS,
+    clients::MEMBERS,
+    clients::DEAD_LETTERS,
+    clients::LONG_POLL,
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,

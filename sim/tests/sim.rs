@@ -102,7 +102,13 @@ fn kept_plans_end_as_they_say() {
     for path in kept {
         let plan = files::read_plan(&path).expect("a kept plan can be read");
         let run = child_of_plan(binary(), &plan, None);
-        assert_eq!(run.checker(), plan.violates.as_deref(), "cargo run -p sim -- replay {}: {}", path.display(), run.line);
+        assert_eq!(
+            run.checker(),
+            plan.violates.as_deref(),
+            "cargo run -p sim -- replay {}: {}",
+            path.display(),
+            run.line
+        );
     }
 }
 
@@ -110,8 +116,10 @@ fn kept_plans_end_as_they_say() {
 fn a_plan_and_its_seed_are_the_same_run() {
     for scenario in scenarios::ALL {
         let seed = 3;
-        let (run, replayed) =
-            (child(binary(), scenario.name, seed, &BTreeSet::new()), child_of_plan(binary(), &scenario.plan(seed), None));
+        let (run, replayed) = (
+            child(binary(), scenario.name, seed, &BTreeSet::new()),
+            child_of_plan(binary(), &scenario.plan(seed), None),
+        );
         assert_eq!(run.line, replayed.line, "{}", scenario.name);
     }
 }

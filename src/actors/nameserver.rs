@@ -52,7 +52,8 @@ impl NameServerHandle {
             |_: &[u8]| -> Result<()> { Ok(()) },
         )?;
         let scan_every = Duration::from_millis(settings.scan_not_active_broker_interval.max(100));
-        let rules = NameServer::new(settings, kv.into_value().unwrap_or_default(), now(env));
+        let rules =
+            NameServer::new(settings, kv.into_value().unwrap_or_default(), now(env)).with_canaries(env.canaries());
         let arguments = Arguments { env: env.clone(), rules, kv_file, settings_file, scan_every };
         let (actor, _) = Actor::spawn(None, NameServerActor, arguments).await?;
         let service = Arc::new(NameServerService { actor: actor.clone() });

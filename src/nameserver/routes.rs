@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::config::nameserver::NameServerSettings;
-use crate::env::{ConnectionId, Millis};
+use crate::env::{Canaries, Canary, ConnectionId, Millis};
 use crate::proto::body::DataVersion;
 
 use super::brokers::{names_in_cluster, BrokerTable, Member, MASTER_ID};
@@ -21,12 +21,18 @@ pub struct RouteTable {
     pub(super) settings: NameServerSettings,
     pub(super) brokers: BrokerTable,
     pub(super) topics: TopicTable,
+    pub(super) canaries: Canaries,
 }
 
 impl RouteTable {
     /// An empty table.
     pub fn new(settings: NameServerSettings) -> Self {
-        RouteTable { settings, brokers: BrokerTable::default(), topics: TopicTable::default() }
+        RouteTable {
+            settings,
+            brokers: BrokerTable::default(),
+            topics: TopicTable::default(),
+            canaries: Canaries::default(),
+        }
     }
 
     /// A broker says goodbye. Late goodbyes change nothing: of another address or id than is registered now, or on an
@@ -41,7 +47,10 @@ impl RouteTable {
     ) {
         let current = self.brokers.get(broker).and_then(|group| group.members.get(&broker_id));
         match current {
-            Some(member) if member.address == address && member.connection <= connection => {
+            Some(member)
+                if member.address == address
+                    && (member.connection <= connection || self.canaries.has(Canary::LateGoodbye)) =>
+            {
                 self.remove(broker, broker_id, "it unregistered", effects);
             }
             _ => tracing::info!(broker, id = broker_id, address, "ignored a late or unknown unregistration"),
@@ -57,7 +66,8 @@ impl RouteTable {
 
     /// Removes brokers that were silent for too long, and closes connections that no other broker uses.
     pub fn expire(&mut self, now: Millis, effects: &mut Vec<Effect>) {
-        for (name, id) in self.members_where(|member| member.expired(now)) {
+        let stays = self.canaries.has(Canary::SilentBrokerStays);
+        for (name, id) in self.members_where(|member| member.expired(now) && !stays) {
             let connection = self.brokers[&name].members[&id].connection;
             self.remove(&name, id, "it was silent for too long", effects);
             if self.members_where(|member| member.connection == connection).is_empty() {

@@ -6,6 +6,7 @@ use futures::channel::oneshot;
 
 use super::{Life, NodeId, World};
 use crate::disk::Choose;
+use crate::history::Event;
 use crate::sometimes;
 
 impl World {
@@ -159,5 +160,7 @@ impl World {
             n.machine
         });
         self.0.runtime.kill(machine);
+        let name = self.with(node, |n| n.name.clone());
+        self.history().add(node, Event::Down(name.as_str().into()));
     }
 }

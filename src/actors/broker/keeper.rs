@@ -13,7 +13,7 @@ use super::saved::Saved;
 use super::shared::Shared;
 use crate::broker::admin::statistics::local_day;
 use crate::broker::Effect;
-use crate::env::ConnectionId;
+use crate::env::{Canary, ConnectionId};
 use crate::proto::remoting::requests::NotifyConsumerIdsChanged;
 use crate::proto::remoting::{request, Command};
 
@@ -132,7 +132,7 @@ impl KeeperArguments {
     async fn carry_out(&mut self, effects: Vec<Effect>) -> Result<(), String> {
         let mut result = Ok(());
         // Several changes of one table need one save.
-        if effects.contains(&Effect::PersistTopics) {
+        if effects.contains(&Effect::PersistTopics) && !self.shared.env.canary(Canary::TopicNotSaved) {
             result = result.and(self.save_topics().await);
         }
         if effects.contains(&Effect::PersistGroups) {
@@ -212,7 +212,7 @@ impl KeeperArguments {
     async fn save_offsets(&mut self) -> Result<(), String> {
         let snapshot = {
             let mut offsets = self.shared.offsets();
-            if !offsets.take_dirty() {
+            if !offsets.take_dirty() || self.shared.env.canary(Canary::OffsetsNotSaved) {
                 return Ok(());
             }
             offsets.snapshot(self.shared.wall())

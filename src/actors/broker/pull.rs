@@ -18,7 +18,7 @@ use crate::broker::offsets::{PullStep, Who};
 use crate::broker::pull::{self, PullRequest, Read, ReadStatus, Verdict};
 use crate::broker::topics::TopicView;
 use crate::broker::{BrokerError, QueueKey};
-use crate::env::{ConnectionId, Millis};
+use crate::env::{Canary, ConnectionId, Millis};
 use crate::proto::filter::TagFilter;
 use crate::proto::remoting::requests::PullHeader;
 use crate::proto::remoting::{request, response, ExtSink, Head, Response, ResponseFrame};
@@ -275,7 +275,12 @@ impl Puller {
             // The session may have ended meanwhile.
             let _ = wake.send(());
         });
-        let Ok(id) = queue.add_waiter(from, wakes) else { return Ok(false) };
+        let Ok(id) = queue.add_waiter(from, wakes) else {
+            if self.shared.env.canary(Canary::LostWakeUp) {
+                self.shared.env.clock.sleep(Duration::from_millis(left)).await;
+            }
+            return Ok(false);
+        };
         let _parked = Parked::new(queue, id, Arc::clone(&self.shared));
         let timer = self.shared.env.clock.sleep(Duration::from_millis(left));
         match select(woken, timer).await {

@@ -27,7 +27,7 @@ use super::options::StoreOptions;
 use super::paths;
 use super::queue_table::QueueTable;
 use super::queues::Queues;
-use crate::env::{Env, Millis};
+use crate::env::{Canary, Env, Millis};
 use crate::proto::message::record::BodyCrc;
 use crate::proto::PhysicalOffset;
 use log_end::LogEnd;
@@ -94,8 +94,9 @@ impl Recovery<'_> {
         let incomplete = table.is_some() && replays.iter_mut().any(|replay| replay.lacks_entries());
         if !incomplete {
             self.end_log(&end, &plan, table.as_ref(), &mut repairs).await?;
+            let cut_at = if self.env.canary(Canary::QueuesAheadOfLog) { u64::MAX } else { end.at };
             for replay in replays.into_iter() {
-                let finished = replay.finish(&self.files, log_min.min(end.at), end.at).map_err(io())?;
+                let finished = replay.finish(&self.files, log_min.min(end.at), cut_at).map_err(io())?;
                 repairs.extend(finished.repairs);
                 unwritten.extend(finished.unwritten);
             }
