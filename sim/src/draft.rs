@@ -84,7 +84,7 @@ impl Draft {
 
     /// A stream of random numbers for one purpose.
     pub fn random(&self, purpose: &str) -> Stream {
-        Stream::new(self.seed, &format!("plan {purpose}"))
+        Stream::new(self.seed, &format!("{} {purpose}", self.plan.scenario))
     }
 
     /// How many NameServers.

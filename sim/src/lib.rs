@@ -6,6 +6,7 @@
 //! plan, [`sweep`] many, each in a process of its own; [`shrink`] and [`why`] explain a failure.
 
 pub mod agenda;
+pub mod campaign;
 pub mod canaries;
 pub mod checkers;
 pub mod client;

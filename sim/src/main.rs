@@ -2,13 +2,12 @@
 
 #[path = "cli/explain.rs"]
 mod explain;
+#[path = "cli/sweep.rs"]
+mod sweeping;
 
-use std::collections::BTreeSet;
 use std::io::Read;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{bail, Context};
@@ -19,7 +18,7 @@ use sim::plan::Plan;
 use sim::report::{failure, Report};
 use sim::runner::{self, Watch};
 use sim::scenarios::{self, Scenario};
-use sim::sweep::sweep;
+use sweeping::Sweep;
 
 /// Runs metaq in simulated clusters. A plan, or a scenario and a seed, always gives the same run.
 #[derive(Parser)]
@@ -75,20 +74,8 @@ enum Action {
     },
     /// Switches every planted bug on, one after the other, and says which seed found it and by which checker.
     Canaries,
-    /// Runs a scenario, or all, with many seeds.
-    Sweep {
-        /// A scenario's name, or `all`.
-        scenario: String,
-        /// Seeds, the last one not included.
-        #[arg(long, default_value = "0..100", value_parser = seeds)]
-        seeds: Range<u64>,
-        /// Runs at the same time.
-        #[arg(long, default_value_t = 2)]
-        jobs: usize,
-        /// Switches a planted bug on.
-        #[arg(long, value_parser = canary)]
-        canary: Vec<Canary>,
-    },
+    /// Runs a scenario, or all, with many seeds: for some minutes with seeds of the present commit, or a range of seeds.
+    Sweep(Sweep),
 }
 
 /// A run: a scenario and a seed, or a plan.
@@ -125,11 +112,6 @@ impl Which {
     }
 }
 
-fn seeds(text: &str) -> anyhow::Result<Range<u64>> {
-    let (from, to) = text.split_once("..").context("seeds are written as 0..100")?;
-    Ok(from.parse()?..to.parse()?)
-}
-
 fn branch(text: &str) -> anyhow::Result<(Duration, u64)> {
     let (at, number) = text.split_once(':').context("a branch is written as 1500000:7")?;
     Ok((Duration::from_micros(at.parse()?), number.parse()?))
@@ -160,16 +142,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Action::Replay(which) => play(&which, Watch { print: true, branch: None }, false),
         Action::Shrink { which, out, jobs, runs } => explain::shrink(&which.plan()?, out, jobs, runs),
         Action::Why { which, jobs, branches } => explain::why(&which.plan()?, jobs, branches),
-        Action::Sweep { scenario, seeds, jobs, canary } => {
-            let names: Vec<&str> = match scenario.as_str() {
-                "all" => scenarios::ALL.iter().map(|scenario| scenario.name).collect(),
-                name => vec![find(name)?.name],
-            };
-            if seeds.is_empty() {
-                bail!("no seeds in {}..{}", seeds.start, seeds.end);
-            }
-            Ok(run_many(&names, seeds, jobs, &canary.into_iter().collect())?)
-        }
+        Action::Sweep(sweep) => sweep.run(),
     }
 }
 
@@ -210,21 +183,4 @@ fn hunt_canaries() -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if all_found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn run_many(names: &[&str], seeds: Range<u64>, jobs: usize, canaries: &BTreeSet<Canary>) -> anyhow::Result<ExitCode> {
-    let binary = std::env::current_exe()?;
-    let (passed, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-    sweep(&binary, names, seeds, jobs, canaries, &|run| {
-        if run.passed {
-            passed.fetch_add(1, Ordering::Relaxed);
-        } else {
-            failed.fetch_add(1, Ordering::Relaxed);
-            println!("{} {}: {}", run.scenario, run.seed, run.line);
-            println!("    cargo run -p sim -- replay {} {}", run.scenario, run.seed);
-        }
-    });
-    let (passed, failed) = (passed.into_inner(), failed.into_inner());
-    println!("{passed} passed, {failed} failed");
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::draft::usual_settings;
-use crate::faults::{Fault, Roster};
+use crate::faults::{Fault, Harm, Roster};
 use crate::scenarios::{self, Scenario};
 
 /// A run as data.
@@ -213,8 +213,16 @@ impl Plan {
 
     /// True if a fault may take what was not synced, from a broker that acknowledged it.
     pub fn may_lose(&self) -> bool {
-        let takes = |fault: &Fault| fault.kind().harm.takes_unsynced();
-        !self.is_sync_flush() && (self.faults.iter().any(|timed| takes(&timed.fault)) || self.lasting.iter().any(takes))
+        !self.is_sync_flush() && self.harms().any(Harm::takes_unsynced)
+    }
+
+    /// True if a clock is set or goes wrong.
+    pub fn moves_clocks(&self) -> bool {
+        self.harms().any(|harm| harm == Harm::Time)
+    }
+
+    fn harms(&self) -> impl Iterator<Item = Harm> + '_ {
+        self.faults.iter().map(|timed| &timed.fault).chain(&self.lasting).map(|fault| fault.kind().harm)
     }
 }
 

@@ -99,6 +99,7 @@ impl Shrinker<'_> {
             in_parallel(jobs, some.len(), &|index| {
                 let failing = self.failing(&some[index]);
                 results.lock().expect("no run panics")[index] = failing;
+                true
             });
             let results = results.into_inner().expect("no run panics");
             if let Some((index, Some(plan))) = results.into_iter().enumerate().find(|(_, plan)| plan.is_some()) {

@@ -89,6 +89,7 @@ fn branches(plan: &Plan, began: Duration, at: Duration, checker: &str, effort: &
     in_parallel(effort.jobs, effort.branches as usize, &|index| {
         let run = child_of_plan(&effort.binary, &plan, Some((at.as_micros() as u64, index as u64)));
         *failed.lock().expect("no run panics") += u64::from(run.checker() == Some(checker));
+        true
     });
     failed.into_inner().expect("no run panics")
 }
