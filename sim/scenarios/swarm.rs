@@ -23,7 +23,7 @@ pub const SYNC: Scenario = Scenario::new(
     "SYNC_FLUSH: any faults at once; nothing acknowledged is lost, all come to life again",
     |d| {
         workload(d);
-        d.swarm(&[Harm::Delay, Harm::Unsynced, Harm::Process, Harm::UnsyncedAndProcess]).minority_lost();
+        d.swarm(&[Harm::Delay, Harm::Unsynced, Harm::Process, Harm::UnsyncedAndProcess, Harm::Time]).minority_lost();
     },
 );
 
@@ -34,7 +34,7 @@ pub const EVERYTHING: Scenario = Scenario::new(
     |d| {
         d.flush(&[SyncFlush, AsyncFlush]);
         workload(d);
-        d.swarm(&[Harm::Delay, Harm::Unsynced, Harm::Process, Harm::UnsyncedAndProcess]).minority_lost();
+        d.swarm(&[Harm::Delay, Harm::Unsynced, Harm::Process, Harm::UnsyncedAndProcess, Harm::Time]).minority_lost();
     },
 );
 

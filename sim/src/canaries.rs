@@ -152,6 +152,7 @@ pub fn hunt_all(binary: &Path, only: &str, jobs: usize, tell: &(dyn Fn(&Hunt) + 
         let hunt = wanted[index].hunt(binary);
         tell(&hunt);
         hunts.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[index] = Some(hunt);
+        true
     });
     hunts.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).into_iter().flatten().collect()
 }

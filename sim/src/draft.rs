@@ -17,8 +17,8 @@ pub struct Draft {
 /// Limits of bodies' sizes.
 const BYTES: [u64; 3] = [20, 200, 2_000];
 
-/// Settings that a broker must live with, however they are combined: key and values. The first is the usual one here.
-/// Files are small, so that their ends come soon.
+/// Settings that a broker must live with, however they are combined: key and values. The first is the usual one here,
+/// which a plan does not name. Files are small, so that their ends come soon.
 const SETTINGS: &[(&str, &[u64])] = &[
     ("mappedFileSizeCommitLog", &[32 << 10, 16 << 10, 64 << 10, 1 << 20]),
     ("mappedFileSizeConsumeQueue", &[20 * 64, 20 * 16, 20 * 512]),
@@ -36,6 +36,13 @@ const SETTINGS: &[(&str, &[u64])] = &[
     ("maxTransferCountOnMessageInDisk", &[8, 1]),
     ("inFlightBytesPerSession", &[64 << 20, 64 << 10, 16 << 10]),
 ];
+
+/// What brokers are set to unless a plan says otherwise.
+pub fn usual_settings() -> impl Iterator<Item = (&'static str, String)> {
+    // A full disk must not cost messages that are not old.
+    let fixed = [("cleanFileForciblyEnable", "false".to_owned())];
+    fixed.into_iter().chain(SETTINGS.iter().map(|(key, values)| (*key, values[0].to_string())))
+}
 
 impl Draft {
     /// One NameServer and one broker with SYNC_FLUSH and drawn settings; nobody does anything, nothing goes wrong.
@@ -59,13 +66,12 @@ impl Draft {
         };
         let mut draft = Draft { plan, seed };
         draft.flush(&[FlushDiskType::SyncFlush]);
-        // A full disk must not cost messages that are not old.
-        draft.set("cleanFileForciblyEnable", "false");
         for (key, values) in SETTINGS {
             let mut random = draft.random(key);
             // Half of all settings are the usual ones, so that unusual ones also meet a usual neighbourhood.
-            let value = if random.below(2) == 0 { values[0] } else { *random.pick(values) };
-            draft.set(key, value);
+            if random.below(2) == 0 {
+                draft.set(key, *random.pick(values));
+            }
         }
         draft
     }
@@ -78,7 +84,7 @@ impl Draft {
 
     /// A stream of random numbers for one purpose.
     pub fn random(&self, purpose: &str) -> Stream {
-        Stream::new(self.seed, &format!("plan {purpose}"))
+        Stream::new(self.seed, &format!("{} {purpose}", self.plan.scenario))
     }
 
     /// How many NameServers.

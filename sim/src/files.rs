@@ -1,7 +1,8 @@
-//! The simulator's own files: plans and pages. Simulated machines have disks of their own.
-#![expect(clippy::disallowed_methods, reason = "the tool's files lie on the real disk")]
+//! The simulator's own files and its own time. Simulated machines have others.
+#![expect(clippy::disallowed_methods, reason = "the tool's files lie on the real disk, its user waits in real time")]
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
@@ -48,4 +49,20 @@ pub fn cpu_ms() -> u64 {
     // number then, in hundredths of a second.
     let numbers = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ');
     numbers.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() * 10
+}
+
+/// Real time since its start.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Starts it.
+    pub fn start() -> Stopwatch {
+        Stopwatch(Instant::now())
+    }
+
+    /// How long it runs.
+    pub fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
 }

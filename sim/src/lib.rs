@@ -3,9 +3,10 @@
 //! Reading order: [`plan`] is a run as data, [`draft`] makes one of a seed for one of the [`scenarios`], [`stage`] plays
 //! it: a [`cluster`] and a [`workload`] in a [`world`] of [`agenda`] (time), [`net`], [`disk`] and [`clock`], with
 //! [`faults`] at their times. [`history`] records what clients did and saw, [`checkers`] judge it. [`runner`] runs one
-//! plan, [`sweep`] many, each in a process of its own.
+//! plan, [`sweep`] many, each in a process of its own; [`shrink`] and [`why`] explain a failure.
 
 pub mod agenda;
+pub mod campaign;
 pub mod canaries;
 pub mod checkers;
 pub mod client;
@@ -25,6 +26,7 @@ pub mod report;
 pub mod routes;
 pub mod runner;
 pub mod scenarios;
+pub mod shrink;
 pub mod stage;
 pub mod store_process;
 pub mod sweep;
@@ -33,5 +35,6 @@ mod crash_images;
 #[cfg(test)]
 mod testing;
 pub mod trace;
+pub mod why;
 pub mod workload;
 pub mod world;

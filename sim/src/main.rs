@@ -1,10 +1,13 @@
 //! The simulator's command line.
 
-use std::collections::BTreeSet;
+#[path = "cli/explain.rs"]
+mod explain;
+#[path = "cli/sweep.rs"]
+mod sweeping;
+
 use std::io::Read;
-use std::ops::Range;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{bail, Context};
@@ -15,7 +18,7 @@ use sim::plan::Plan;
 use sim::report::{failure, Report};
 use sim::runner::{self, Watch};
 use sim::scenarios::{self, Scenario};
-use sim::sweep::sweep;
+use sweeping::Sweep;
 
 /// Runs metaq in simulated clusters. A plan, or a scenario and a seed, always gives the same run.
 #[derive(Parser)]
@@ -44,6 +47,31 @@ enum Action {
     },
     /// Runs a plan and prints every event: time, machine, event, numbers.
     Replay(Which),
+    /// Makes a failing plan as small as possible and keeps it in sim/plans, where `cargo test -p sim` runs it.
+    Shrink {
+        #[command(flatten)]
+        which: Which,
+        /// Where to write the small plan, instead of sim/plans.
+        #[arg(long)]
+        out: Option<PathBuf>,
+        /// Runs at the same time.
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+        /// Runs in all, about.
+        #[arg(long, default_value_t = 600)]
+        runs: usize,
+    },
+    /// Finds the moment from which a violation was inevitable, by going another way from many moments of the run.
+    Why {
+        #[command(flatten)]
+        which: Which,
+        /// Runs at the same time.
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+        /// Ways to go on that are tried from each moment.
+        #[arg(long, default_value_t = 8)]
+        branches: u64,
+    },
     /// Switches every planted bug on, one after the other, and says which seed found it and by which checker.
     Canaries {
         /// Only those whose names contain this.
@@ -56,20 +84,8 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Runs a scenario, or all, with many seeds.
-    Sweep {
-        /// A scenario's name, or `all`.
-        scenario: String,
-        /// Seeds, the last one not included.
-        #[arg(long, default_value = "0..100", value_parser = seeds)]
-        seeds: Range<u64>,
-        /// Runs at the same time.
-        #[arg(long, default_value_t = 2)]
-        jobs: usize,
-        /// Switches a planted bug on.
-        #[arg(long, value_parser = canary)]
-        canary: Vec<Canary>,
-    },
+    /// Runs a scenario, or all, with many seeds: for some minutes with seeds of the present commit, or a range of seeds.
+    Sweep(Sweep),
 }
 
 /// A run: a scenario and a seed, or a plan.
@@ -106,11 +122,6 @@ impl Which {
     }
 }
 
-fn seeds(text: &str) -> anyhow::Result<Range<u64>> {
-    let (from, to) = text.split_once("..").context("seeds are written as 0..100")?;
-    Ok(from.parse()?..to.parse()?)
-}
-
 fn branch(text: &str) -> anyhow::Result<(Duration, u64)> {
     let (at, number) = text.split_once(':').context("a branch is written as 1500000:7")?;
     Ok((Duration::from_micros(at.parse()?), number.parse()?))
@@ -139,16 +150,9 @@ fn main() -> anyhow::Result<ExitCode> {
         Action::Canaries { only, jobs, json } => hunt_canaries(&only, jobs, json),
         Action::Run { which, json, branch } => play(&which, Watch { print: false, branch }, json),
         Action::Replay(which) => play(&which, Watch { print: true, branch: None }, false),
-        Action::Sweep { scenario, seeds, jobs, canary } => {
-            let names: Vec<&str> = match scenario.as_str() {
-                "all" => scenarios::ALL.iter().map(|scenario| scenario.name).collect(),
-                name => vec![find(name)?.name],
-            };
-            if seeds.is_empty() {
-                bail!("no seeds in {}..{}", seeds.start, seeds.end);
-            }
-            Ok(run_many(&names, seeds, jobs, &canary.into_iter().collect())?)
-        }
+        Action::Shrink { which, out, jobs, runs } => explain::shrink(&which.plan()?, out, jobs, runs),
+        Action::Why { which, jobs, branches } => explain::why(&which.plan()?, jobs, branches),
+        Action::Sweep(sweep) => sweep.run(),
     }
 }
 
@@ -178,21 +182,4 @@ fn hunt_canaries(only: &str, jobs: usize, json: bool) -> anyhow::Result<ExitCode
         print!("{}", canaries::table(&hunts));
     }
     Ok(if hunts.iter().all(|hunt| hunt.found) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn run_many(names: &[&str], seeds: Range<u64>, jobs: usize, canaries: &BTreeSet<Canary>) -> anyhow::Result<ExitCode> {
-    let binary = std::env::current_exe()?;
-    let (passed, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-    sweep(&binary, names, seeds, jobs, canaries, &|run| {
-        if run.passed {
-            passed.fetch_add(1, Ordering::Relaxed);
-        } else {
-            failed.fetch_add(1, Ordering::Relaxed);
-            println!("{} {}: {}", run.scenario, run.seed, run.line);
-            println!("    cargo run -p sim -- replay {} {}", run.scenario, run.seed);
-        }
-    });
-    let (passed, failed) = (passed.into_inner(), failed.into_inner());
-    println!("{passed} passed, {failed} failed");
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

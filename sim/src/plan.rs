@@ -15,7 +15,8 @@ use metaq::env::Canary;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::faults::{Fault, Roster};
+use crate::draft::usual_settings;
+use crate::faults::{Fault, Harm, Roster};
 use crate::scenarios::{self, Scenario};
 
 /// A run as data.
@@ -42,7 +43,7 @@ pub struct Plan {
     pub network: Quality,
     /// Whether rare but legal behaviour inside the product is forced (`Env::buggify`).
     pub quirks: bool,
-    /// Settings of all brokers, by RocketMQ's keys.
+    /// Settings of all brokers, by RocketMQ's keys, where they are not the usual ones of simulations.
     pub settings: BTreeMap<String, String>,
     /// Producers and consumers.
     pub clients: Vec<Client>,
@@ -171,6 +172,9 @@ impl Plan {
     /// The brokers' settings.
     pub fn config(&self) -> anyhow::Result<BrokerConfig> {
         let mut config = BrokerConfig::default();
+        for (key, value) in usual_settings() {
+            config.set(key, &value)?;
+        }
         for (key, value) in &self.settings {
             config.set(key, value)?;
         }
@@ -209,8 +213,16 @@ impl Plan {
 
     /// True if a fault may take what was not synced, from a broker that acknowledged it.
     pub fn may_lose(&self) -> bool {
-        let takes = |fault: &Fault| fault.kind().harm.takes_unsynced();
-        !self.is_sync_flush() && (self.faults.iter().any(|timed| takes(&timed.fault)) || self.lasting.iter().any(takes))
+        !self.is_sync_flush() && self.harms().any(Harm::takes_unsynced)
+    }
+
+    /// True if a clock is set or goes wrong.
+    pub fn moves_clocks(&self) -> bool {
+        self.harms().any(|harm| harm == Harm::Time)
+    }
+
+    fn harms(&self) -> impl Iterator<Item = Harm> + '_ {
+        self.faults.iter().map(|timed| &timed.fault).chain(&self.lasting).map(|fault| fault.kind().harm)
     }
 }
 

@@ -101,20 +101,20 @@ pub fn sweep(
         let run = child(binary, scenario, seed, canaries);
         let _turn = turn.lock();
         report(&run);
+        true
     });
 }
 
-/// Does `count` pieces of work, `jobs` at a time.
-pub fn in_parallel(jobs: usize, count: usize, work: &(dyn Fn(usize) + Sync)) {
+/// Does up to `count` pieces of work, `jobs` at a time; a job that returns false does no more.
+pub fn in_parallel(jobs: usize, count: usize, work: &(dyn Fn(usize) -> bool + Sync)) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..jobs.clamp(1, count.max(1)) {
             scope.spawn(|| loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
-                if index >= count {
+                if index >= count || !work(index) {
                     return;
                 }
-                work(index);
             });
         }
     });
