@@ -55,7 +55,8 @@ impl NameServerHandle {
         }
         let settings_file = SettingsFile::new(Arc::clone(&env.disk), data.join(&settings.config_store_path));
         let scan_every = Duration::from_millis(settings.scan_not_active_broker_interval.max(100));
-        let rules = NameServer::new(settings, kv.into_value().unwrap_or_default(), now(env));
+        let rules =
+            NameServer::new(settings, kv.into_value().unwrap_or_default(), now(env)).with_canaries(env.canaries());
         let arguments = Arguments { env: env.clone(), rules, kv_file, settings_file, scan_every };
         let (actor, _) = Actor::spawn(None, NameServerActor, arguments).await?;
         let service = Arc::new(NameServerService { actor: actor.clone(), flow: ByteBudget::new(REQUEST_BYTES_MAX) });

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 pub use clock::{Clock, Millis};
 pub use disk::{DirEntry, Disk, File, FileLock, Mapping, Metadata, OpenMode, Space};
-pub use faults::{BuggifySite, Canary, Faults};
+pub use faults::{BuggifySite, Canaries, Canary, Faults};
 pub use futures::future::BoxFuture;
 pub use log_limit::{LogLimit, Pass};
 pub use net::{ConnectionId, Listener, Net, Stream};
@@ -53,6 +53,11 @@ impl Env {
     #[inline]
     pub fn canary(&self, canary: Canary) -> bool {
         cfg!(feature = "sim") && self.faults.as_ref().is_some_and(|faults| faults.canary(canary))
+    }
+
+    /// The planted bugs, for rules that have no doors.
+    pub fn canaries(&self) -> Canaries {
+        Canaries::new(self.faults.clone())
     }
 
     /// True if the rare but legal behaviour at `site` is to happen now. Constant `false` in the shipped build.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::env::{ConnectionId, Millis, Pass};
+use crate::env::{Canary, ConnectionId, Millis, Pass};
 use crate::proto::body::DataVersion;
 
 use super::brokers::{Group, Member, MASTER_ID};
@@ -137,7 +137,10 @@ impl RouteTable {
         group.acting_master = new.acting_master == Some(true);
         group.zone = new.zone.map(str::to_owned);
         let newest = group.members.get(&new.broker_id).filter(|member| member.address == new.address);
-        let connection = newest.map_or(connection, |member| member.connection.max(connection));
+        let connection = newest.map_or(connection, |member| match self.canaries.has(Canary::OldConnectionCounts) {
+            true => member.connection,
+            false => member.connection.max(connection),
+        });
         let fresh = group.members.insert(new.broker_id, member_of(now, connection, new)).is_none();
         if fresh {
             tracing::info!(broker = new.broker, id = new.broker_id, address = new.address, "broker registered");

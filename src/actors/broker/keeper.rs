@@ -17,7 +17,7 @@ use crate::broker::admin::statistics::local_day;
 use crate::broker::clients::{Notices, TELL_EVERY_MS};
 use crate::broker::Effect;
 use crate::config::broker::{Update, UpdateError};
-use crate::env::{ConnectionId, LogLimit, Pass};
+use crate::env::{Canary, ConnectionId, LogLimit, Pass};
 use crate::proto::remoting::requests::NotifyConsumerIdsChanged;
 use crate::proto::remoting::{request, Command};
 
@@ -257,6 +257,9 @@ impl State {
     async fn carry_out(&mut self, gathered: &mut [Asked]) {
         for (effect, is_topics) in [(Effect::PersistTopics, true), (Effect::PersistGroups, false)] {
             if gathered.iter().any(|asked| asked.wants(&effect)) {
+                if is_topics && self.shared.env.canary(Canary::TopicNotSaved) {
+                    continue;
+                }
                 let saved = if is_topics { self.save_topics().await } else { self.save_groups().await };
                 gathered.iter_mut().filter(|asked| asked.wants(&effect)).for_each(|asked| asked.add(saved.clone()));
             }
@@ -359,7 +362,7 @@ impl State {
     async fn save_offsets(&mut self) -> Result<(), String> {
         let snapshot = {
             let mut offsets = self.shared.offsets();
-            if !offsets.take_dirty() {
+            if !offsets.take_dirty() || self.shared.env.canary(Canary::OffsetsNotSaved) {
                 return Ok(());
             }
             offsets.snapshot(self.shared.wall())

@@ -46,7 +46,7 @@ use crate::broker::offsets::{lower_to_ends, Lowered, OffsetTable};
 use crate::broker::topics::{TopicRules, TopicTable};
 use crate::broker::Effect;
 use crate::config::broker::{BrokerConfig, BrokerRole, FlushDiskType};
-use crate::env::{Env, Listener};
+use crate::env::{Canary, Env, Listener};
 use crate::proto::body::ConsumerOffsetSerializeWrapper;
 use crate::proto::message::system::BootOptions;
 use crate::store::recovery::Exit;
@@ -102,7 +102,7 @@ impl BrokerHandle {
             tracing::warn!("{repair}");
         }
         tracing::info!(exit = ?report.exit, records = report.records_read, end = report.log_end.0, "the store is open");
-        if report.exit == Exit::Unclean {
+        if report.exit == Exit::Unclean && !env.canary(Canary::OffsetsAboveEnd) {
             lower_offsets(&store, &mut offsets, &mut offsets_file).await?;
         }
 
@@ -129,7 +129,8 @@ impl BrokerHandle {
             advertised,
             topics: TopicTable::new(topic_rules(&config), &boot_options(&config), topics, wall, &mut effects),
             groups: GroupTable::new(group_rules(&config), groups, wall, &mut effects),
-            offsets: OffsetTable::load(offsets, config.consumer_offset_update_version_step, config.offsets_max),
+            offsets: OffsetTable::load(offsets, config.consumer_offset_update_version_step, config.offsets_max)
+                .with_canaries(env.canaries()),
             settings: Settings::new(config, advertised),
         };
         let shared = Arc::new(Shared::new(parts));

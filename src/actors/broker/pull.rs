@@ -18,7 +18,7 @@ use crate::broker::offsets::{PullStep, Who};
 use crate::broker::pull::{self, PullRequest, Read, ReadStatus, Verdict};
 use crate::broker::topics::TopicView;
 use crate::broker::{BrokerError, QueueKey};
-use crate::env::{ConnectionId, Millis};
+use crate::env::{Canary, ConnectionId, Millis};
 use crate::proto::filter::TagFilter;
 use crate::proto::remoting::requests::PullHeader;
 use crate::proto::remoting::{request, response, ExtSink, Head, Response, ResponseFrame};
@@ -304,7 +304,11 @@ impl Puller {
         let left = self.deadline.map_or(0, |deadline| deadline.since(self.shared.now()));
         let (wake, woken) = oneshot::channel();
         let from = QueueOffset(self.from.max(0) as u64);
+        let lost = self.shared.env.canary(Canary::LostWakeUp) && self.shared.parked_pulls.load(Ordering::Relaxed) > 0;
         let wakes = Box::new(move |_| {
+            if lost {
+                return std::mem::forget(wake);
+            }
             // The session may have ended meanwhile.
             let _ = wake.send(());
         });

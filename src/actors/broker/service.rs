@@ -16,6 +16,7 @@ use crate::broker::directory::Cache;
 use crate::broker::flow::SessionFlow;
 use crate::broker::groups::GroupView;
 use crate::broker::topics::TopicView;
+use crate::env::Canary;
 use crate::proto::remoting::{encode_response, request, Command, Head, RawFrame, Response, Serialization};
 use crate::store::{ConsumeQueue, StoreError};
 
@@ -242,7 +243,9 @@ impl Service for BrokerService {
         let id = connection.handle.id();
         let mut effects = Vec::new();
         self.shared.connections().remove(&id);
-        self.shared.clients().on_connection_closed(id, &mut effects);
+        if !self.shared.env.canary(Canary::DeadMemberStays) {
+            self.shared.clients().on_connection_closed(id, &mut effects);
+        }
         self.shared.locks().on_connection_closed(id);
         self.shared.carry_out(effects);
     }

@@ -157,7 +157,7 @@ impl Shared {
             topic_directory: Arc::clone(topics.directory()),
             group_directory: Arc::clone(groups.directory()),
             clients: Mutex::new(Clients::new(config.clients_max, config.subscription_expired_timeout)),
-            locks: Mutex::new(QueueLocks::new(config.locks_max)),
+            locks: Mutex::new(QueueLocks::new(config.locks_max).with_canaries(env.canaries())),
             settings: RwLock::new(Arc::new(settings)),
             topics: Mutex::new(topics),
             groups: Mutex::new(groups),

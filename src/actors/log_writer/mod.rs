@@ -315,7 +315,9 @@ impl State {
         let now = self.env.clock.now();
         while self.waiting.front().is_some_and(|waiting| waiting.deadline <= now) {
             let mut waiting = self.waiting.pop_front().expect("a front was seen");
-            waiting.appended.durability = Durability::SyncTimedOut;
+            if !self.env.canary(Canary::AcknowledgeOnTimeOut) {
+                waiting.appended.durability = Durability::SyncTimedOut;
+            }
             waiting.reply.send(waiting.appended);
         }
         self.arm_deadline(myself);

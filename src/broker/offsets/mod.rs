@@ -12,7 +12,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::env::Millis;
+use crate::env::{Canaries, Canary, Millis};
 use crate::proto::body::DataVersion;
 
 use super::topics::TopicView;
@@ -32,6 +32,7 @@ pub struct OffsetTable {
     limit: usize,
     dirty: bool,
     updates: u64,
+    canaries: Canaries,
     version_step: u64,
     version: DataVersion,
 }
@@ -80,9 +81,15 @@ impl OffsetTable {
             limit,
             dirty: false,
             updates: 0,
+            canaries: Canaries::default(),
             version_step: version_step.max(1),
             version: DataVersion::default(),
         }
+    }
+
+    /// The same table with planted bugs.
+    pub fn with_canaries(self, canaries: Canaries) -> OffsetTable {
+        OffsetTable { canaries, ..self }
     }
 
     /// UPDATE_CONSUMER_OFFSET, checked by [`check_commit`]; −1 reads back as "none".
@@ -95,6 +102,7 @@ impl OffsetTable {
         now: Millis,
         out: &mut Vec<Effect>,
     ) -> Commit {
+        let by = if self.canaries.has(Canary::LateCommitCounts) { Who::Other } else { by };
         let Some(position) = self.position(group, queue, out) else { return Commit::Stored };
         let commit = position.commit(offset, by, holder, now);
         self.committed(commit, out, || late(group, queue, by, offset));
@@ -129,6 +137,9 @@ impl OffsetTable {
         }
         if queue.0.starts_with("%RETRY%") {
             return Some(facts.min.max(0));
+        }
+        if self.canaries.has(Canary::NewGroupAtEnd) {
+            return Some(facts.max);
         }
         let young = facts.min <= 0 && (facts.max <= 0 || facts.first_is_recent);
         young.then_some(0)

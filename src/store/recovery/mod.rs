@@ -28,7 +28,7 @@ use super::options::StoreOptions;
 use super::paths;
 use super::queue_table::QueueTable;
 use super::queues::Queues;
-use crate::env::{Env, Millis};
+use crate::env::{Canary, Env, Millis};
 use crate::proto::message::record::BodyCrc;
 use crate::proto::PhysicalOffset;
 use log_end::LogEnd;
@@ -99,7 +99,12 @@ impl Recovery<'_> {
         if !incomplete {
             self.end_log(&end, &plan, table.as_ref(), &mut repairs).await?;
             for replay in replays.into_iter() {
+                let (queue, was) = (Arc::clone(&replay.queue), replay.was);
                 let finished = replay.finish(&self.files, log_min.min(end.at), end.at).map_err(io())?;
+                if was > queue.next() && self.env.canary(Canary::QueuesAheadOfLog) {
+                    queue.set_next(was);
+                    queue.publish(was);
+                }
                 repairs.extend(finished.repairs);
                 unwritten.extend(finished.unwritten);
             }

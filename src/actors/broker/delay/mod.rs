@@ -19,7 +19,7 @@ use crate::broker::admin::runtime::DelayProgress;
 use crate::broker::delay::{saved_progress, DelayEntry, DelayScheduler, Due, Now, QueueRange, BATCH_MAX};
 use crate::broker::Effect;
 use crate::config::broker::BrokerConfig;
-use crate::env::Millis;
+use crate::env::{Canary, Millis};
 use crate::proto::body::DelayOffsetSerializeWrapper;
 use crate::proto::message::{system, DelayLevels};
 use crate::proto::PhysicalOffset;
@@ -91,6 +91,11 @@ pub fn restored(
     let range =
         |level| store.queue(system::SCHEDULE_TOPIC, DelayLevels::queue_id(level) as u32).map(|queue| range(&queue));
     let step = config.delay_offset_update_version_step;
+    let mut saved = saved;
+    if store.env.canary(Canary::DelayForgotten) {
+        let max = |level: i32| range(level).map_or(0, |queue: QueueRange| queue.max.0 as i64);
+        saved.offset_table = (1..=config.delay_levels().max()).map(|level| (level, max(level))).collect();
+    }
     DelayScheduler::new(&config.delay_levels(), step, saved_progress(saved), range, effects)
 }
 
@@ -214,11 +219,12 @@ impl State {
         let range = range(&queue);
         let mut entries = Vec::new();
         self.shared.store.entries(&queue, from, BATCH_MAX, &mut entries)?;
+        let early_ms = if self.shared.env.canary(Canary::DelayedTooEarly) { -1_000 } else { 0 };
         let entries: Vec<DelayEntry> = entries
             .iter()
             .map(|(offset, entry)| DelayEntry {
                 offset: *offset,
-                deliver_at: Millis(entry.tags_code),
+                deliver_at: Millis(entry.tags_code).plus(early_ms),
                 position: entry.physical,
                 size: entry.size,
             })
