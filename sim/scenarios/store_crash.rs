@@ -15,7 +15,7 @@ use metaq::store::{open, EntryForFilter, FlushMode, ReadLimits, Store, StoreOpti
 use crate::checkers::{acknowledged_kept, all_delivered, nothing_read_early, offsets_dense, stored_once, Violation};
 use crate::client::message_of;
 use crate::draft::Draft;
-use crate::faults::heal;
+use crate::faults::{heal, DiskFault, Draw, Fault, ProcessFault};
 use crate::history::{Event, Message, Queue};
 use crate::plan::Plan;
 use crate::scenarios::{Scenario, Verdict};
@@ -36,11 +36,45 @@ pub const LONG: Scenario = Scenario {
     name: "store_long",
     story: "SYNC_FLUSH: the power goes after a long life; what was saved on the side agrees with the log",
     draft: |d| {
-        draft(d, FlushDiskType::SyncFlush, &[]);
-        d.producers(1..=1, 100..=300, &[200]).faults(1..=3, &["power_cut", "kill"]);
+        settings(d, FlushDiskType::SyncFlush);
+        d.producers(1..=1, 600..=1_200, &[50]).faults(1..=2, &["power_cut"]);
+        // Queue files are synced, and their table is saved, after ten seconds.
+        let mut random = d.random("late");
+        d.each_fault(|timed| timed.at_us = random.between(10_000_000, 14_000_000));
     },
     play: |world, plan| run(world, plan).boxed_local(),
 };
+
+/// Messages that reach over several sectors.
+pub const TORN: Scenario = Scenario {
+    name: "store_torn",
+    story: "SYNC_FLUSH: the power goes while large messages are written; none is taken for whole that is not",
+    draft: |d| {
+        settings(d, FlushDiskType::SyncFlush);
+        d.producers(1..=1, 50..=200, &[1]).sizes(1_000..=3_500).faults(2..=5, &["power_cut"]);
+    },
+    play: |world, plan| run(world, plan).boxed_local(),
+};
+
+/// A disk that stalls, so that much is written and nothing is synced when the power goes.
+pub const STALLED: Scenario = Scenario {
+    name: "store_stalled",
+    story: "SYNC_FLUSH: the power goes while the disk stalls; queues, index and log still agree",
+    draft: |d| {
+        settings(d, FlushDiskType::SyncFlush);
+        d.producers(1..=1, 100..=400, &[10]);
+        d.chained(1..=3, "stalls", [stall, cut], 1_000_000);
+    },
+    play: |world, plan| run(world, plan).boxed_local(),
+};
+
+fn stall(d: &mut Draw<'_>) -> Fault {
+    Fault::Disk(DiskFault::Stall { machine: d.broker(), for_us: d.random.between(1_000_000, 3_000_000) })
+}
+
+fn cut(d: &mut Draw<'_>) -> Fault {
+    Fault::Process(ProcessFault::PowerCut { machine: d.broker(), down_us: d.us_up_to(1_000) })
+}
 
 /// ASYNC_FLUSH and the end of the process.
 pub const KILL: Scenario = Scenario {
@@ -67,13 +101,16 @@ pub const GROUP: &str = "billing";
 
 /// One producer, whose messages the process writes itself, and lives of very different lengths.
 fn draft(d: &mut Draft, flush: FlushDiskType, kinds: &[&str]) {
+    settings(d, flush);
+    d.producers(1..=1, 30..=600, &[1, 1, 10]).faults(1..=4, kinds);
+}
+
+/// Files that are soon full.
+fn settings(d: &mut Draft, flush: FlushDiskType) {
     let mut random = d.random("store");
     d.flush(&[flush]).set("mappedFileSizeCommitLog", *random.pick(&[8, 16, 32, 64]) << 10);
     d.set("mappedFileSizeConsumeQueue", 20 * *random.pick(&[8, 32, 256])).set("maxMessageSize", 4096);
     d.set("maxHashSlotNum", 16).set("maxIndexNum", 64);
-    if !kinds.is_empty() {
-        d.producers(1..=1, 30..=600, &[1, 1, 10]).faults(1..=4, kinds);
-    }
 }
 
 /// The store's part of the brokers' settings.

@@ -16,7 +16,7 @@ use metaq::proto::remoting::{request, response, Command};
 
 use crate::checkers::Violation;
 use crate::client::{ClientError, Consumer, Remote, Routes};
-use crate::history::Queue;
+use crate::history::{Event, Queue};
 use crate::plan::{Client, Plan};
 use crate::sometimes;
 use crate::world::{NodeId, World};
@@ -153,11 +153,16 @@ impl Cluster {
     /// The brokers that a NameServer names for the topic; `None` if it does not answer.
     pub async fn brokers_known_to(&self, nameserver: usize) -> Option<Vec<String>> {
         let address = self.nameserver_addresses()[nameserver].clone();
-        match Routes::new(self.world.env(self.admin), &[address]).route(TOPIC).await {
+        let known = match Routes::new(self.world.env(self.admin), &[address]).route(TOPIC).await {
             Ok(route) => Some(route.broker_datas.into_iter().map(|data| data.broker_name).collect()),
             Err(ClientError::NoRoute) => Some(Vec::new()),
             Err(_) => None,
+        };
+        if let Some(known) = &known {
+            let known = known.iter().map(|broker| broker.as_str().into()).collect();
+            self.world.history().add(self.admin, Event::Route(format!("ns-{nameserver}").as_str().into(), known));
         }
+        known
     }
 
     /// Reads all queues from their beginning, as the last word on what is stored.
@@ -211,6 +216,7 @@ fn run_broker(world: &World, node: NodeId, config: BrokerConfig) {
             Err(error) => return ended(&world, node, Violation::new("a broker starts", format!("{error:#}"))),
         };
         world.note(node, "broker serves", &[], "");
+        world.history().add(node, Event::Up(world.name(node).as_str().into()));
         if let Some(reason) = failure_before_stop(&running, asked_to_stop).await {
             return ended(&world, node, Violation::new("a broker keeps running", reason));
         }

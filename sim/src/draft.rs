@@ -223,6 +223,35 @@ impl Draft {
         self
     }
 
+    /// So many pairs of faults, the second one at most `within_us` after the first.
+    pub fn chained(
+        &mut self,
+        times: RangeInclusive<u64>,
+        purpose: &str,
+        [first, second]: [fn(&mut Draw<'_>) -> Fault; 2],
+        within_us: u64,
+    ) -> &mut Draft {
+        for index in 0..self.between(purpose, times) {
+            self.add(self.random(&format!("{purpose} {index}")), first);
+            let mut random = self.random(&format!("{purpose} {index} then"));
+            let after = self.plan.faults.last().map_or(0, |timed| timed.at_us) + random.below(within_us.max(1));
+            self.add(random, second);
+            self.plan.faults.last_mut().expect("one was just added").at_us = after;
+        }
+        self
+    }
+
+    /// All bodies have a size in this range.
+    pub fn sizes(&mut self, bytes: RangeInclusive<u64>) -> &mut Draft {
+        let mut random = self.random("sizes");
+        for client in &mut self.plan.clients {
+            if let Client::Producer { sends, .. } = client {
+                sends.iter_mut().for_each(|send| send.bytes = random.between(*bytes.start(), *bytes.end()) as u32);
+            }
+        }
+        self
+    }
+
     /// Changes every fault drawn so far.
     pub fn each_fault(&mut self, change: impl FnMut(&mut Timed)) -> &mut Draft {
         self.plan.faults.iter_mut().for_each(change);

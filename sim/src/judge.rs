@@ -1,11 +1,14 @@
 //! What a plan's history must satisfy in the end.
 
+use metaq::env::Canary;
+
 use crate::checkers::{
-    acknowledged_kept, all_delivered, delayed_on_time, handed_back_again, nothing_read_early, offsets_dense,
-    stored_once, Violation,
+    acknowledged_kept, all_delivered, delayed_on_time, handed_back_again, messages_intact, nothing_read_early,
+    nothing_skipped, offsets_dense, stored_in_order, stored_once, Violation,
 };
 use crate::history::Event;
 use crate::plan::{Client, Expect, Plan};
+use crate::random::Stream;
 use crate::scenarios::Verdict;
 use crate::world::World;
 
@@ -13,6 +16,10 @@ use crate::world::World;
 pub fn judge(plan: &Plan, world: &World, acknowledged: u64) -> Verdict {
     let events = world.history().events();
     let groups: Vec<&str> = plan.clients.iter().filter_map(group).collect();
+    if plan.canaries.contains(&Canary::FailOnPurpose) && Stream::new(plan.seed, "on purpose").chance(100) {
+        return Err(Violation::new("the pipeline canary", "this run fails on purpose"));
+    }
+    messages_intact(&events)?;
     if plan.may_lose() {
         // What was not synced may be gone and its offsets be given out again; what is there must be whole.
         let found: Vec<Event> = events.iter().filter(|event| matches!(event, Event::Found(..))).cloned().collect();
@@ -32,6 +39,8 @@ pub fn judge(plan: &Plan, world: &World, acknowledged: u64) -> Verdict {
         stored_once(&events)?;
     }
     nothing_read_early(&events)?;
+    stored_in_order(&events)?;
+    nothing_skipped(&events)?;
     all_delivered(&events, &groups)?;
     plan.expect.iter().try_for_each(|expect| expected(*expect, plan, &events, acknowledged))
 }

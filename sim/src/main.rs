@@ -73,7 +73,17 @@ enum Action {
         branches: u64,
     },
     /// Switches every planted bug on, one after the other, and says which seed found it and by which checker.
-    Canaries,
+    Canaries {
+        /// Only those whose names contain this.
+        #[arg(default_value = "")]
+        only: String,
+        /// Hunts at the same time.
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+        /// Prints JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Runs a scenario, or all, with many seeds: for some minutes with seeds of the present commit, or a range of seeds.
     Sweep(Sweep),
 }
@@ -137,7 +147,7 @@ fn main() -> anyhow::Result<ExitCode> {
             print!("{}", which.plan()?.text());
             Ok(ExitCode::SUCCESS)
         }
-        Action::Canaries => hunt_canaries(),
+        Action::Canaries { only, jobs, json } => hunt_canaries(&only, jobs, json),
         Action::Run { which, json, branch } => play(&which, Watch { print: false, branch }, json),
         Action::Replay(which) => play(&which, Watch { print: true, branch: None }, false),
         Action::Shrink { which, out, jobs, runs } => explain::shrink(&which.plan()?, out, jobs, runs),
@@ -160,27 +170,16 @@ fn play(which: &Which, watch: Watch, json: bool) -> anyhow::Result<ExitCode> {
     Ok(if outcome.violation.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Hunts every planted bug and prints the table.
-fn hunt_canaries() -> anyhow::Result<ExitCode> {
-    let binary = std::env::current_exe()?;
-    let mut all_found = true;
-    println!("{:<24} {:<18} {:>5}  found by", "planted bug", "scenario", "seed");
-    for planted in canaries::ALL {
-        let name = format!("{:?}", planted.canary);
-        match planted.hunt(&binary) {
-            Some(run) if planted.is_named_by(&run) => {
-                let checker = planted.checkers.iter().find(|checker| run.line.contains(*checker)).unwrap_or(&"");
-                println!("{name:<24} {:<18} {:>5}  {checker}", planted.scenario, run.seed);
-            }
-            Some(run) => {
-                all_found = false;
-                println!("{name:<24} {:<18} {:>5}  another checker: {}", planted.scenario, run.seed, run.line);
-            }
-            None => {
-                all_found = false;
-                println!("{name:<24} {:<18}     -  nobody", planted.scenario);
-            }
-        }
+/// Hunts planted bugs and prints the table.
+fn hunt_canaries(only: &str, jobs: usize, json: bool) -> anyhow::Result<ExitCode> {
+    let hunts = canaries::hunt_all(&std::env::current_exe()?, only, jobs, &|hunt| {
+        let state = if hunt.found { "found" } else { "NOT FOUND" };
+        eprintln!("{state} {} in {} after {} seeds", hunt.canary, hunt.scenario, hunt.seeds);
+    });
+    if json {
+        println!("{}", serde_json::to_string_pretty(&hunts)?);
+    } else {
+        print!("{}", canaries::table(&hunts));
     }
-    Ok(if all_found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if hunts.iter().all(|hunt| hunt.found) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -36,6 +36,8 @@ pub struct Report {
     pub fired: BTreeMap<String, u64>,
     /// Kinds of faults that had an effect and how often.
     pub mattered: BTreeMap<String, u64>,
+    /// Processor time of the process so far, in milliseconds.
+    pub cpu_ms: u64,
 }
 
 impl Report {
@@ -54,6 +56,7 @@ impl Report {
             marks: named(marks::reached()),
             fired: named(marks::all_fired()),
             mattered: named(marks::all_mattered()),
+            cpu_ms: crate::files::cpu_ms(),
         }
     }
 }

@@ -16,10 +16,14 @@ mod clients;
 mod cluster;
 #[path = "../scenarios/disks.rs"]
 mod disks;
+#[path = "../scenarios/goodbyes.rs"]
+mod goodbyes;
 #[path = "../scenarios/nameservers.rs"]
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/stalls.rs"]
+mod stalls;
 #[path = "../scenarios/store_crash.rs"]
 pub(crate) mod store_crash;
 #[path = "../scenarios/swarm.rs"]
@@ -60,6 +64,8 @@ pub const ALL: &[Scenario] = &[
     ping::SCENARIO,
     store_crash::POWER_CUT,
     store_crash::LONG,
+    store_crash::TORN,
+    store_crash::STALLED,
     store_crash::KILL,
     store_crash::ASYNC_POWER_CUT,
     cluster::CALM,
@@ -72,10 +78,14 @@ pub const ALL: &[Scenario] = &[
     nameservers::HEARTBEAT_TIME_OUT,
     nameservers::DISAGREEMENT,
     nameservers::MINORITY_LOST,
+    goodbyes::GOODBYES,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,
     clients::LONG_POLL,
+    stalls::STALLED_CUT,
+    stalls::FAILED_SYNC_CUT,
+    stalls::FREED,
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,

@@ -31,7 +31,7 @@ pub enum Canary {
     DeleteYoungFiles,
     /// A disk that has space again is still taken for full.
     FullForEver,
-    /// A pull that waits does not look once more whether something came meanwhile.
+    /// A pull that begins to wait while another one waits is not told of messages.
     LostWakeUp,
     /// A member that lost a queue still commits offsets of it.
     LateCommitCounts,
@@ -47,8 +47,8 @@ pub enum Canary {
     LateGoodbye,
     /// A broker that registers again is still tied to its old connection, and goes with it.
     OldConnectionCounts,
-    /// Brokers that are silent for too long stay in the routes.
-    SilentBrokerStays,
+    /// Brokers that register in time are taken for dead.
+    LivingBrokerExpires,
     /// A message that is handed back is acknowledged before it is synced.
     HandBackNotSynced,
     /// Handing a message back does not count as a try.
@@ -71,6 +71,8 @@ pub enum Canary {
     LockEndsWithConnection,
     /// A client whose connection ended stays a member of its groups.
     DeadMemberStays,
+    /// Some runs fail although nothing is wrong.
+    FailOnPurpose,
     /// Random numbers come from the machine that runs the simulation: no run can be repeated.
     RealEntropy,
 }

@@ -66,8 +66,8 @@ impl RouteTable {
 
     /// Removes brokers that were silent for too long, and closes connections that no other broker uses.
     pub fn expire(&mut self, now: Millis, effects: &mut Vec<Effect>) {
-        let stays = self.canaries.has(Canary::SilentBrokerStays);
-        for (name, id) in self.members_where(|member| member.expired(now) && !stays) {
+        let early = if self.canaries.has(Canary::LivingBrokerExpires) { 110_000 } else { 0 };
+        for (name, id) in self.members_where(|member| member.expired(now.plus(early))) {
             let connection = self.brokers[&name].members[&id].connection;
             self.remove(&name, id, "it was silent for too long", effects);
             if self.members_where(|member| member.connection == connection).is_empty() {

@@ -138,6 +138,12 @@ impl World {
         let settings = (options.network.unwrap_or(drawn) == Quality::Lan).then_some(LinkSettings::LAN);
         let network = Network::new(seed, settings, agenda.clone(), trace.clone());
         let faults = Arc::new(SimFaults::new(seed, options.canaries.clone(), !options.no_quirks));
+        if options.canaries.contains(&Canary::RealEntropy) {
+            // What the audit of replays must find: the schedule depends on the number of the process.
+            for _ in 0..std::process::id() % 1_000 {
+                let _ = madsim::rand::random::<u64>();
+            }
+        }
         let history = History::new(trace.clone());
         let world = World(Arc::new(Shared {
             seed,
@@ -272,6 +278,11 @@ impl World {
     /// A node's disk and its faults.
     pub fn disk(&self, node: NodeId) -> Arc<Drive> {
         self.with(node, |n| n.drive.clone())
+    }
+
+    /// A node's name.
+    pub fn name(&self, node: NodeId) -> String {
+        self.with(node, |n| n.name.clone())
     }
 
     /// A node's address.

@@ -271,16 +271,15 @@ impl Puller {
         let left = self.deadline.map_or(0, |deadline| deadline.since(self.shared.now()));
         let (wake, woken) = oneshot::channel();
         let from = QueueOffset(self.from.max(0) as u64);
+        let lost = self.shared.env.canary(Canary::LostWakeUp) && self.shared.parked_pulls.load(Ordering::Relaxed) > 0;
         let wakes = Box::new(move |_| {
+            if lost {
+                return std::mem::forget(wake);
+            }
             // The session may have ended meanwhile.
             let _ = wake.send(());
         });
-        let Ok(id) = queue.add_waiter(from, wakes) else {
-            if self.shared.env.canary(Canary::LostWakeUp) {
-                self.shared.env.clock.sleep(Duration::from_millis(left)).await;
-            }
-            return Ok(false);
-        };
+        let Ok(id) = queue.add_waiter(from, wakes) else { return Ok(false) };
         let _parked = Parked::new(queue, id, Arc::clone(&self.shared));
         let timer = self.shared.env.clock.sleep(Duration::from_millis(left));
         match select(woken, timer).await {
