@@ -26,6 +26,19 @@ pub const STALLED_CUT: Scenario = Scenario::new(
     },
 );
 
+/// A message that is handed back is safe before its consumer is told, or its consumer is told that it is not.
+pub const HANDED_BACK_FAILING: Scenario = Scenario::new(
+    "handed_back_failing",
+    "SYNC_FLUSH: syncs fail while consumers hand messages back; what was taken back comes again",
+    |d| {
+        d.consumer(GROUP, 300).producers(2..=4, 300..=600, &[20]).set("flushConsumerOffsetInterval", 1_000);
+        d.fault(1..=2, "failures", |d| {
+            let (machine, count) = (d.broker(), d.random.between(1, 3) as u32);
+            Fault::Disk(DiskFault::FailSyncs { machine, count, for_us: d.random.between(4_000_000, 12_000_000) })
+        });
+    },
+);
+
 /// A failed sync proves nothing about what it covered.
 pub const FAILED_SYNC_CUT: Scenario = Scenario::new(
     "failed_sync_power_cut",

@@ -47,6 +47,15 @@ pub fn kept_plans() -> anyhow::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
+/// Processor time of this process so far, in milliseconds; 0 where the system does not tell.
+pub fn cpu_ms() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name before may hold anything but a closing bracket behind it; user and system time are the 12th and 13th
+    // number then, in hundredths of a second.
+    let numbers = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ');
+    numbers.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() * 10
+}
+
 /// Real time since its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
@@ -61,13 +70,4 @@ impl Stopwatch {
     pub fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }
-}
-
-/// Processor time of this process so far, in milliseconds; 0 where the system does not tell.
-pub fn cpu_ms() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name before may hold anything but a closing bracket behind it; user and system time are the 12th and 13th
-    // number then, in hundredths of a second.
-    let numbers = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ');
-    numbers.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() * 10
 }

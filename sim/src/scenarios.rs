@@ -84,6 +84,7 @@ pub const ALL: &[Scenario] = &[
     clients::DEAD_LETTERS,
     clients::LONG_POLL,
     stalls::STALLED_CUT,
+    stalls::HANDED_BACK_FAILING,
     stalls::FAILED_SYNC_CUT,
     stalls::FREED,
     disks::SLOW,

@@ -49,8 +49,8 @@ pub enum Canary {
     OldConnectionCounts,
     /// Brokers that register in time are taken for dead.
     LivingBrokerExpires,
-    /// A message that is handed back is acknowledged before it is synced.
-    HandBackNotSynced,
+    /// A message that could not be taken back is acknowledged all the same.
+    HandBackErrorIgnored,
     /// Handing a message back does not count as a try.
     RetryForEver,
     /// A message that was tried as often as it may goes nowhere.

@@ -244,15 +244,10 @@ impl Shared {
     /// [`BrokerError::Overload`] if too many bytes are in flight. Any other one says nothing about the record: it may or
     /// may not be stored.
     pub async fn append_one(&self, batch: AppendBatch) -> Result<Stored, BrokerError> {
-        self.append_one_and(batch, true).await
-    }
-
-    /// As [`Shared::append_one`]; `wait` says whether to wait for the disk as the flush mode promises.
-    pub async fn append_one_and(&self, batch: AppendBatch, wait: bool) -> Result<Stored, BrokerError> {
         let _permit = SessionFlow::new(usize::MAX, self.flow.clone()).acquire(batch.bytes.len())?;
         let failed =
             |what: &str| BrokerError::StoreFailed { what: format!("{what}: the message may or may not be stored") };
-        let appended = self.writer.append(batch, wait).await.map_err(|_| failed("the log writer has stopped"))?;
+        let appended = self.writer.append(batch, true).await.map_err(|_| failed("the log writer has stopped"))?;
         let stored = appended.results.into_iter().next().ok_or_else(|| failed("the log writer gave no result"))?;
         let stored = stored.map_err(|error| store_failure(&error))?;
         match appended.durability {

@@ -94,9 +94,13 @@ impl Recovery<'_> {
         let incomplete = table.is_some() && replays.iter_mut().any(|replay| replay.lacks_entries());
         if !incomplete {
             self.end_log(&end, &plan, table.as_ref(), &mut repairs).await?;
-            let cut_at = if self.env.canary(Canary::QueuesAheadOfLog) { u64::MAX } else { end.at };
             for replay in replays.into_iter() {
-                let finished = replay.finish(&self.files, log_min.min(end.at), cut_at).map_err(io())?;
+                let (queue, was) = (Arc::clone(&replay.queue), replay.was);
+                let finished = replay.finish(&self.files, log_min.min(end.at), end.at).map_err(io())?;
+                if was > queue.next() && self.env.canary(Canary::QueuesAheadOfLog) {
+                    queue.set_next(was);
+                    queue.publish(was);
+                }
                 repairs.extend(finished.repairs);
                 unwritten.extend(finished.unwritten);
             }

@@ -30,7 +30,7 @@ pub(super) struct QueueReplay {
     /// What is trusted, and grows as records are read.
     pub extent: QueueExtent,
     /// Entries that were right before anything was read.
-    was: u64,
+    pub(super) was: u64,
     /// Whether `extent.next` is known: from the table, from entries on disk or from a record.
     known: bool,
     /// The number that the table says comes next: it is not given out twice, whatever is lost.
