@@ -42,6 +42,7 @@ pub use consume_queue::{ConsumeQueue, QueueEntry, Waiter, WaiterId, CQ_UNIT_SIZE
 pub use dispatcher::{Dispatched, Dispatcher};
 pub use error::{OpenError, Refusal, StoreError};
 pub use handle::{Statistics, Store};
+pub use index::{key_hashes, KeyHashes};
 pub use options::{FlushMode, StoreOptions};
 pub use query::QueryAnswer;
 pub use read::{EntryForFilter, MessageFilter, ReadLimits, ReadOutcome, ReadStatus};

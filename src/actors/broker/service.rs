@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Context;
 
 use super::handlers;
 use super::pull::Puller;
-use super::send::Gathered;
+use super::send::Sends;
 use super::shared::Shared;
 use crate::actors::net::{Answer, ConnectionHandle, Output, Service};
 use crate::broker::admin::statistics::{GroupCounters, Statistics, TopicCounters};
@@ -38,8 +39,8 @@ pub struct BrokerConnection {
     pub consumed: ConsumedCache,
     /// Its budget of bytes in flight.
     pub flow: SessionFlow,
-    /// Sends of the present read.
-    pub sends: Gathered,
+    /// Sends that are gathered or on their way.
+    pub sends: Sends,
 }
 
 /// Queue handles of one connection, so that a send does not look its queue up in the store.
@@ -178,7 +179,7 @@ impl Service for BrokerService {
             queues: QueueCache::default(),
             consumed: ConsumedCache::default(),
             flow: SessionFlow::new(per_session, self.shared.flow.clone()),
-            sends: Gathered::default(),
+            sends: Sends::default(),
         }
     }
 
@@ -213,6 +214,10 @@ impl Service for BrokerService {
 
     fn submit(&self, connection: &mut Self::Connection, output: &mut Output) {
         connection.sends.submit(&self.shared, output);
+    }
+
+    fn answer(&self, connection: &mut Self::Connection, cx: &mut Context<'_>, output: &mut Output) -> bool {
+        connection.sends.answer(&self.shared, cx, output)
     }
 
     fn disconnected(&self, connection: Self::Connection) {

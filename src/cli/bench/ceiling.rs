@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{json, Value};
 
+use super::ballast::Ballast;
 use super::consume::AtEnd;
 use super::local::{Ground, PrivateBroker, Probe};
 use super::measured::{grouped, median, span, Measured};
@@ -170,7 +171,7 @@ pub fn cases(size: usize) -> Vec<Case> {
 
 /// Runs a case in `rounds` rounds.
 pub fn compare(
-    bench: &Bench,
+    (bench, ground): (&Bench, &Ground),
     case: &Case,
     (probe, broker): (&Target, &Target),
     rounds: usize,
@@ -180,14 +181,27 @@ pub fn compare(
         preload(bench, probe, size)?;
         preload(bench, broker, size)?;
     }
+    let writes = matches!(case.work, Work::Sends(Sends { rate: None, .. }));
+    let ballast = writes.then(|| Ballast::new(ground, bytes_of_a_round(extent)));
+    let turn = |target: &Target| {
+        ballast.as_ref().map_or(Ok(()), Ballast::drop_now)?;
+        run(bench, case.work, target, extent)
+    };
     let mut measured = Vec::new();
     for round in 0..rounds {
         // Each goes first as often as the other.
         let (first, second) = if round % 2 == 0 { (probe, broker) } else { (broker, probe) };
-        let (first, second) = (run(bench, case.work, first, extent)?, run(bench, case.work, second, extent)?);
+        let (first, second) = (turn(first)?, turn(second)?);
         measured.push(if round % 2 == 0 { (first, second) } else { (second, first) });
     }
     Ok(case.metrics.iter().map(|metric| Row::of(case.name, *metric, &measured)).collect())
+}
+
+/// What a server may write in a round.
+fn bytes_of_a_round(extent: Extent) -> u64 {
+    const PER_SECOND: f64 = 1e9;
+    const MAX: f64 = 4e9;
+    ((extent.warmup + extent.span).as_secs_f64() * PER_SECOND).min(MAX) as u64
 }
 
 /// A lone send beside an echo of the same bytes: whether the probe is one.

@@ -4,6 +4,7 @@
 //! [`probe`] shows what the machine gives at most, [`ceiling`] puts a broker beside it, [`table`] does so for all that
 //! has a goal.
 
+mod ballast;
 mod ceiling;
 mod client;
 mod consume;
@@ -317,7 +318,7 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
 fn against(bench: &Bench, common: &Common, ground: &Ground, target: &Target, case: Case) -> Result<ExitCode> {
     let probe = ceiling::probe(ground)?;
     let targets = (&probe.target(&common.topic), target);
-    let rows = ceiling::compare(bench, &case, targets, common.rounds.max(1), common.extent(1.5))?;
+    let rows = ceiling::compare((bench, ground), &case, targets, common.rounds.max(1), common.extent(1.5))?;
     if common.json {
         say!("{}", json!({ "rows": rows.iter().map(Row::to_json).collect::<Vec<_>>() }));
     } else {

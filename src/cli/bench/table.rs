@@ -76,7 +76,13 @@ impl Table<'_> {
             rows.push(ceiling::honesty(self.bench, &probe, self.topic, self.size, self.rounds, self.extent)?);
         }
         let targets = (probe.target(self.topic), broker.target(&self.bench.clock, self.topic)?);
-        rows.extend(ceiling::compare(self.bench, case, (&targets.0, &targets.1), self.rounds, self.extent)?);
+        rows.extend(ceiling::compare(
+            (self.bench, self.ground),
+            case,
+            (&targets.0, &targets.1),
+            self.rounds,
+            self.extent,
+        )?);
         Ok(rows)
     }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
 
+use super::feed::{Fed, Feed};
 use super::file::{newest_entry, walk_chain, IndexFile};
 use super::keys::IndexRecord;
 use super::layout::{IndexGeometry, IndexHeader};
@@ -82,7 +83,6 @@ pub(super) struct State {
     /// Finished files not known to be synced, each with the store time of its last entry.
     unsynced: Vec<(Arc<dyn File>, Millis)>,
     waiting_since: Option<Millis>,
-    hashes: Vec<u32>,
 }
 
 /// The index of a store. One builder puts records in log order; any number of sessions query. No lock is held across
@@ -92,11 +92,13 @@ pub struct IndexService {
     pub(super) options: IndexOptions,
     pub(super) state: Mutex<State>,
     sync_failed: Arc<AtomicBool>,
+    /// Records on their way here.
+    pub(crate) feed: Feed,
 }
 
 impl IndexService {
     pub(super) fn with_state(disk: Arc<dyn Disk>, options: IndexOptions, state: State) -> IndexService {
-        IndexService { disk, options, state: Mutex::new(state), sync_failed: Arc::default() }
+        IndexService { disk, options, state: Mutex::new(state), sync_failed: Arc::default(), feed: Feed::default() }
     }
 
     /// Where building goes on: records that start below are indexed, the one that starts here may be.
@@ -256,29 +258,41 @@ impl IndexService {
         }
     }
 
+    /// [`IndexService::put`] for a record whose keys have been hashed, by [`key_hashes`](super::key_hashes).
+    pub(crate) fn put_fed(&self, record: &Fed, now: Millis) -> Result<(), IndexError> {
+        self.put_hashes(&mut self.lock(), &record.hashes, PhysicalOffset(record.at), record.stored, now)
+    }
+
     fn put_record(&self, state: &mut State, record: &IndexRecord<'_>, now: Millis) -> Result<(), IndexError> {
+        self.put_hashes(state, &record.key_hashes(), record.phy_offset, record.store_timestamp, now)
+    }
+
+    fn put_hashes(
+        &self,
+        state: &mut State,
+        hashes: &[u32],
+        at: PhysicalOffset,
+        stored: Millis,
+        now: Millis,
+    ) -> Result<(), IndexError> {
         let end = state.end();
-        if end.is_some_and(|end| record.phy_offset < end) {
+        if end.is_some_and(|end| at < end) {
             return Ok(());
         }
         if state.waiting_entries() >= 2 * self.options.batch_entries_max {
             self.write_current(state)?;
         }
-        let may_be_there = end == Some(record.phy_offset);
-        let mut hashes = std::mem::take(&mut state.hashes);
-        record.key_hashes(&mut hashes);
-        let put = hashes.iter().try_for_each(|hash| {
-            if may_be_there && self.contains(state, *hash, record.phy_offset)? {
-                return Ok(());
+        let may_be_there = end == Some(at);
+        for hash in hashes {
+            if may_be_there && self.contains(state, *hash, at)? {
+                continue;
             }
             let file = self.file_with_room(state, now)?;
             // The file has room, so this cannot be refused.
-            let _ = file.put(*hash, record.phy_offset, record.store_timestamp);
+            let _ = file.put(*hash, at, stored);
             state.waiting_since.get_or_insert(now);
-            Ok(())
-        });
-        state.hashes = hashes;
-        put
+        }
+        Ok(())
     }
 
     fn file_with_room<'a>(&self, state: &'a mut State, now: Millis) -> Result<&'a mut IndexFile, IndexError> {

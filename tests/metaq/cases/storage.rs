@@ -117,7 +117,7 @@ async fn dsk_4_a_read_only_disk_refuses_sends_and_serves_reads() {
         faults.writes_fail.store(true, Ordering::Relaxed);
         faults.syncs_fail.store(true, Ordering::Relaxed);
 
-        // Under ASYNC_FLUSH it shows with the next flush.
+        // Under ASYNC_FLUSH it shows with the next flush, of the log or of the consume queues.
         let unavailable = |answer: &Command| answer.code == response::SERVICE_NOT_AVAILABLE;
         let send = send_command("Orders", "new", &[]);
         // The queues' files may be first to fail; the log is the more serious reason, and is told once it is known.
