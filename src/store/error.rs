@@ -84,6 +84,9 @@ impl OpenError {
                  conv=noerror,sync bs=4096` fills the rest with zeros) and start again: what was there is lost, the \
                  messages around it stay",
             ),
+            OpenError::Io { action: "open the index", .. } => {
+                Some("move the folder away and start again: the index is built again from the log")
+            }
             _ => None,
         }
     }
