@@ -18,6 +18,7 @@ use crate::broker::clients::{Notices, TELL_EVERY_MS};
 use crate::broker::Effect;
 use crate::config::broker::{Update, UpdateError};
 use crate::env::{ConnectionId, LogLimit, Pass};
+use crate::proto::body::DataVersion;
 use crate::proto::remoting::requests::NotifyConsumerIdsChanged;
 use crate::proto::remoting::{request, Command};
 
@@ -100,6 +101,9 @@ pub struct State {
     offsets: Saved,
     settings: SettingsFile,
     registrar: ActorRef<RegistrarMessage>,
+    /// The tables' versions in the files.
+    saved_topics: Option<DataVersion>,
+    saved_groups: Option<DataVersion>,
     notices: Notices,
     reported: LogLimit<(&'static str, Arc<str>)>,
 }
@@ -121,7 +125,19 @@ impl Actor for Keeper {
         myself.send_interval(SAMPLE_EVERY, || KeeperMessage::Sample);
         let KeeperArguments { shared, topics, groups, offsets, settings, registrar } = arguments;
         let (notices, reported) = (Notices::default(), LogLimit::new(REPORT_EVERY));
-        Ok(State { shared, topics, groups, offsets, settings, registrar, notices, reported })
+        let (saved_topics, saved_groups) = (None, None);
+        Ok(State {
+            shared,
+            topics,
+            groups,
+            offsets,
+            settings,
+            registrar,
+            saved_topics,
+            saved_groups,
+            notices,
+            reported,
+        })
     }
 
     async fn handle(
@@ -197,11 +213,12 @@ impl State {
 
     async fn carry_out(&mut self, effects: Vec<Effect>) -> Result<(), String> {
         let mut result = Ok(());
-        // Several changes of one table need one save.
-        if effects.contains(&Effect::PersistTopics) {
+        // Several changes of one table need one save, also those of requests that came while the last one was written:
+        // what it wrote is what the table was when it began.
+        if effects.contains(&Effect::PersistTopics) && self.saved_topics != Some(self.shared.topics().version()) {
             result = result.and(self.save_topics().await);
         }
-        if effects.contains(&Effect::PersistGroups) {
+        if effects.contains(&Effect::PersistGroups) && self.saved_groups != Some(self.shared.groups().version()) {
             result = result.and(self.save_groups().await);
         }
         if effects.contains(&Effect::PersistOffsets) {
@@ -282,12 +299,16 @@ impl State {
 
     async fn save_topics(&mut self) -> Result<(), String> {
         let snapshot = self.shared.topics().snapshot();
-        self.topics.save(&snapshot).await
+        self.topics.save(&snapshot).await?;
+        self.saved_topics = Some(snapshot.data_version);
+        Ok(())
     }
 
     async fn save_groups(&mut self) -> Result<(), String> {
         let snapshot = self.shared.groups().snapshot();
-        self.groups.save(&snapshot).await
+        self.groups.save(&snapshot).await?;
+        self.saved_groups = Some(snapshot.data_version);
+        Ok(())
     }
 
     async fn save_offsets(&mut self) -> Result<(), String> {
