@@ -42,7 +42,7 @@ fn acknowledged(world: &World) -> usize {
 }
 
 /// The broker dies in one of two ways and comes back.
-async fn restart(world: &World, cluster: &Cluster, plan: &mut Stream) {
+pub(super) async fn restart(world: &World, cluster: &Cluster, plan: &mut Stream) {
     let broker = cluster.brokers[0];
     if plan.below(2) == 0 {
         world.power_cut(broker);

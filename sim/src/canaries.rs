@@ -35,6 +35,11 @@ pub const ALL: &[Planted] = &[
         scenario: "broker_power_cut",
         checkers: &[KEPT, "consumers get whole messages"],
     },
+    Planted {
+        canary: Canary::ReviveDeletedTopics,
+        scenario: "deleted_topic",
+        checkers: &["a deleted topic stays deleted"],
+    },
 ];
 
 impl Planted {

@@ -151,33 +151,40 @@ impl Cluster {
     }
 
     /// Makes the topic on a broker, as an administrator would.
-    async fn make_topic(&self, index: usize) {
+    pub async fn make_topic(&self, index: usize) {
+        let request = Command::request(request::UPDATE_AND_CREATE_TOPIC).with_ext(&UpdateAndCreateTopic {
+            topic: TOPIC.into(),
+            default_topic: Some("TBW102".into()),
+            read_queue_nums: QUEUES as i32,
+            write_queue_nums: QUEUES as i32,
+            perm: 6,
+            topic_filter_type: Some("SINGLE_TAG".into()),
+            topic_sys_flag: 0,
+            order: false,
+            attributes: None,
+            force: false,
+        });
+        if let Err(violation) = self.ask(index, request).await {
+            self.world.violated(violation);
+        }
+    }
+
+    /// Asks a broker as an administrator does, again until it answers; it has to agree.
+    pub async fn ask(&self, index: usize, command: Command) -> Result<Command, Violation> {
         let address = format!("{}:{BROKER_PORT}", self.world.ip(self.brokers[index]));
         let mut remote = Remote::new(self.world.env(self.admin), address);
         let deadline = self.world.now() + START_LIMIT;
         while self.world.now() < deadline {
-            let request = Command::request(request::UPDATE_AND_CREATE_TOPIC).with_ext(&UpdateAndCreateTopic {
-                topic: TOPIC.into(),
-                default_topic: Some("TBW102".into()),
-                read_queue_nums: QUEUES as i32,
-                write_queue_nums: QUEUES as i32,
-                perm: 6,
-                topic_filter_type: Some("SINGLE_TAG".into()),
-                topic_sys_flag: 0,
-                order: false,
-                attributes: None,
-                force: false,
-            });
-            match remote.call(request, Duration::from_secs(3)).await {
-                Ok(answer) if answer.code == response::SUCCESS => return,
+            match remote.call(command.clone(), Duration::from_secs(3)).await {
+                Ok(answer) if answer.code == response::SUCCESS => return Ok(answer),
                 Ok(answer) => {
-                    let finding = format!("code {} {:?}", answer.code, answer.remark);
-                    return self.world.violated(Violation::new("a topic can be made", finding));
+                    let finding = format!("request {}: code {} {:?}", command.code, answer.code, answer.remark);
+                    return Err(Violation::new("an administrator's request is carried out", finding));
                 }
                 Err(_) => self.world.sleep(Duration::from_millis(50)).await,
             }
         }
-        self.world.violated(Violation::new("a broker starts", "it does not answer"));
+        Err(Violation::new("a broker starts", "it does not answer"))
     }
 
     /// Waits until a broker that was started serves.

@@ -15,6 +15,8 @@ mod nameservers;
 mod ping;
 #[path = "../scenarios/store_crash.rs"]
 pub(crate) mod store_crash;
+#[path = "../scenarios/topics.rs"]
+mod topics;
 
 /// How a run ends.
 pub type Verdict = Result<(), Violation>;
@@ -48,6 +50,7 @@ pub const ALL: &[Scenario] = &[
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,
+    topics::DELETED,
 ];
 
 /// The scenario of a name.

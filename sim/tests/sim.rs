@@ -73,6 +73,7 @@ fn a_cluster_keeps_its_promises() {
         ("slow_disk", 20),
         ("failed_sync", 30),
         ("full_disk", 15),
+        ("deleted_topic", 30),
     ] {
         assert_passed(&runs(scenario, seeds));
     }

@@ -112,11 +112,6 @@ impl GroupTable {
         table
     }
 
-    /// The version of the table as it is now.
-    pub fn version(&self) -> DataVersion {
-        self.version
-    }
-
     /// For sessions: each change is published there.
     pub fn directory(&self) -> &Arc<Directory<GroupView>> {
         &self.directory

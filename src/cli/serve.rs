@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::future::Future;
-use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use super::console::{say, tell};
 use super::{signals, BrokerArgs, NameserverArgs, UpArgs, UsageError, EXIT_BUG};
 use crate::actors::broker::BrokerHandle;
 use crate::actors::nameserver::NameServerHandle;
@@ -53,9 +53,9 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
                 return Err(error).context("the broker did not start");
             }
         };
-        say(&format!("nameserver  {}", nameserver.address()));
+        say!("nameserver  {}", nameserver.address());
         print_broker(&broker, &args.data);
-        say(&format!("ready       try: NAMESRV_ADDR={} metaq bench produce", reachable(nameserver.address())));
+        say!("ready       try: NAMESRV_ADDR={} metaq bench produce", reachable(nameserver.address()));
         let code = serve_until_stopped(&broker).await?;
         broker.stop(STOP_LIMIT).await?;
         nameserver.stop().await;
@@ -76,7 +76,7 @@ pub fn nameserver(args: NameserverArgs) -> Result<ExitCode> {
         warn(None, &settings.apply(checked(pair)?).map_err(|error| UsageError(error.to_string()))?);
     }
     if args.print {
-        say(settings.to_properties().trim_end());
+        say!("{}", settings.to_properties().trim_end());
         return Ok(ExitCode::SUCCESS);
     }
     let address = match &args.listen {
@@ -86,8 +86,8 @@ pub fn nameserver(args: NameserverArgs) -> Result<ExitCode> {
     run(async move {
         let env = real::env();
         let nameserver = NameServerHandle::start(&env, settings, address, &args.data).await?;
-        say(&format!("nameserver  {}", nameserver.address()));
-        say(&format!("ready       try: metaq broker -n {}", reachable(nameserver.address())));
+        say!("nameserver  {}", nameserver.address());
+        say!("ready       try: metaq broker -n {}", reachable(nameserver.address()));
         signals::stop_requested().await?;
         nameserver.stop().await;
         Ok(ExitCode::SUCCESS)
@@ -112,7 +112,7 @@ pub fn broker(args: BrokerArgs) -> Result<ExitCode> {
     }
     apply_sets(&mut config, &args.set)?;
     if args.print {
-        say(config.to_properties().trim_end());
+        say!("{}", config.to_properties().trim_end());
         return Ok(ExitCode::SUCCESS);
     }
     let address = match &args.listen {
@@ -130,10 +130,10 @@ pub fn broker(args: BrokerArgs) -> Result<ExitCode> {
         let broker = BrokerHandle::start(&env, config, address).await?;
         print_broker(&broker, Path::new(&data));
         if nameservers.is_empty() {
-            eprintln!("warning: no NameServer is configured: clients will not find this broker; use -n HOST:PORT");
-            say("ready");
+            tell!("warning: no NameServer is configured: clients will not find this broker; use -n HOST:PORT");
+            say!("ready");
         } else {
-            say(&format!("ready       try: NAMESRV_ADDR='{nameservers}' metaq bench produce"));
+            say!("ready       try: NAMESRV_ADDR='{nameservers}' metaq bench produce");
         }
         let code = serve_until_stopped(&broker).await?;
         broker.stop(STOP_LIMIT).await?;
@@ -147,20 +147,14 @@ async fn serve_until_stopped(broker: &BrokerHandle) -> Result<ExitCode> {
     match select(Box::pin(signals::stop_requested()), Box::pin(broker.failed())).await {
         Either::Left((signal, _)) => {
             signal?;
-            // Whoever read this may be gone; that must not keep the store from being closed.
-            let _ = writeln!(std::io::stderr(), "stopping: flushing the store");
+            tracing::info!("stopping: flushing the store");
             Ok(ExitCode::SUCCESS)
         }
         Either::Right((why, _)) => {
-            let _ = writeln!(std::io::stderr(), "error: the broker stops: {why}");
+            tell!("error: the broker stops: {why}");
             Ok(ExitCode::from(EXIT_BUG))
         }
     }
-}
-
-/// Prints for whoever reads standard output; that nobody does, or not to the end, is no failure.
-fn say(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 fn print_broker(broker: &BrokerHandle, data: &Path) {
@@ -168,8 +162,8 @@ fn print_broker(broker: &BrokerHandle, data: &Path) {
         Some(address) => format!(" (old clients: {address})"),
         None => String::new(),
     };
-    say(&format!("broker      {}{old_clients}, clients are told {}", broker.address(), broker.advertised()));
-    say(&format!("data        {}", data.display()));
+    say!("broker      {}{old_clients}, clients are told {}", broker.address(), broker.advertised());
+    say!("data        {}", data.display());
 }
 
 fn run(serving: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
@@ -189,7 +183,13 @@ fn start_logging() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("METAQ_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let plain = std::env::var_os("NO_COLOR").is_some() || !std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(!plain).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(!plain)
+        .with_writer(std::io::stderr)
+        // It would tell of a closed standard error there, and panic.
+        .log_internal_errors(false)
+        .init();
 }
 
 fn resolve(address: &str) -> Result<SocketAddr> {
@@ -248,7 +248,7 @@ fn apply_sets(config: &mut BrokerConfig, sets: &[String]) -> Result<()> {
 fn warn(file: Option<&PathBuf>, warnings: &[impl Display]) {
     let from = file.map_or_else(String::new, |file| format!("{}: ", file.display()));
     for warning in warnings {
-        eprintln!("warning: {from}{warning}");
+        tell!("warning: {from}{warning}");
     }
 }
 

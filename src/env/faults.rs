@@ -11,6 +11,8 @@ pub enum Canary {
     NoDirectorySync,
     /// Recovery trusts the file's length instead of checking records.
     TrustFileLength,
+    /// Recovery builds queues of deleted topics from what the log still holds of them.
+    ReviveDeletedTopics,
 }
 
 /// A place where rare but legal behaviour can be forced.

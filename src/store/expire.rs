@@ -29,6 +29,7 @@ impl Store {
                 local_hour: local_hour(now, self.env.clock.local_offset_seconds()),
                 log: disk.space(&self.options.commit_log_dir).ok(),
                 queues: disk.space(&self.options.root).ok(),
+                no_space: self.no_space.swap(false, Ordering::AcqRel),
                 segments: &segments,
             },
             &mut effects,

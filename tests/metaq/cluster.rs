@@ -8,6 +8,7 @@ mod relays;
 mod resets;
 mod retries;
 mod routes;
+mod saves;
 mod settings;
 pub mod support;
 mod wire;

@@ -448,13 +448,13 @@ impl Incoming<'_> {
     }
 }
 
-/// A pull of a group that is not there yet: it is made and saved first, if the settings allow it.
+/// A pull of a group that is not there yet: it is made, if the settings allow it. A full disk that does not take it is no
+/// reason to withhold messages: the group is there, and is saved when it can be.
 async fn pull_for_new_group(shared: Arc<Shared>, incoming: Incoming<'static>) -> Option<Answer> {
     let mut effects = Vec::new();
     let group = shared.groups().find_or_create(&incoming.header.consumer_group, shared.wall(), &mut effects);
-    if let Err(what) = shared.carry_out_now(effects).await {
-        return incoming.reply.answer(refusal(&BrokerError::StoreFailed { what }));
-    }
+    // The keeper has logged the error.
+    let _ = shared.carry_out_now(effects).await;
     let topic = shared.topic_directory.get(&incoming.header.topic);
     let counters = topic.as_ref().zip(group.as_ref());
     let counters = counters.map(|(topic, group)| shared.statistics.group(topic.name(), group.name()));

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Context;
 
 use super::errors::refusal;
 use super::handlers;
 use super::pull::Puller;
-use super::send::Gathered;
+use super::send::Sends;
 use super::shared::Shared;
 use crate::actors::net::{Answer, ConnectionHandle, Output, Service};
 use crate::broker::admin::statistics::{GroupCounters, Statistics, TopicCounters};
@@ -41,8 +42,8 @@ pub struct BrokerConnection {
     pub flow: SessionFlow,
     /// Its budget for other requests.
     pub other_flow: SessionFlow,
-    /// Sends of the present read.
-    pub sends: Gathered,
+    /// Sends that are gathered or on their way.
+    pub sends: Sends,
 }
 
 /// Queue handles of one connection, so that a send does not look its queue up in the store.
@@ -185,7 +186,7 @@ impl Service for BrokerService {
             consumed: ConsumedCache::default(),
             flow: SessionFlow::new(per_session, self.shared.flow.clone()),
             other_flow: SessionFlow::new(per_session, self.shared.other_flow.clone()),
-            sends: Gathered::default(),
+            sends: Sends::default(),
         }
     }
 
@@ -231,6 +232,10 @@ impl Service for BrokerService {
 
     fn submit(&self, connection: &mut Self::Connection, output: &mut Output) {
         connection.sends.submit(&self.shared, output);
+    }
+
+    fn answer(&self, connection: &mut Self::Connection, cx: &mut Context<'_>, output: &mut Output) -> bool {
+        connection.sends.answer(&self.shared, cx, output)
     }
 
     fn disconnected(&self, connection: Self::Connection) {

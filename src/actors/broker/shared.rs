@@ -281,8 +281,8 @@ impl Shared {
     ///
     /// # Errors
     /// A text that says what could not be removed.
-    pub fn drop_queues(&self, topic: &str) -> Result<(), String> {
-        let removed = self.store.delete_topic(topic);
+    pub async fn drop_queues(&self, topic: &str) -> Result<(), String> {
+        let removed = self.store.delete_topic(topic).await;
         let removed = removed.map_err(|error| format!("the queues of {topic} were not removed: {error}"))?;
         for queue in removed {
             for waiter in queue.take_waiters() {

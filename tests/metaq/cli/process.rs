@@ -56,6 +56,15 @@ impl Process {
         Process { child, lines, said: String::new() }
     }
 
+    /// Nobody reads its standard error: the reader has gone.
+    pub fn start_unheard(args: &[&str]) -> Process {
+        let mut child = metaq(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stderr.take());
+        let (sender, lines) = channel();
+        forward(child.stdout.take().unwrap(), sender);
+        Process { child, lines, said: String::new() }
+    }
+
     /// Waits for a line that begins like this and returns the rest of it.
     pub fn line(&mut self, begins: &str) -> String {
         loop {

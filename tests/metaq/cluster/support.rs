@@ -69,6 +69,10 @@ impl Broker {
         self.handle.stop(LIMIT).await.unwrap();
     }
 
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     pub fn address(&self) -> SocketAddr {
         self.handle.address()
     }

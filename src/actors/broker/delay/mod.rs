@@ -23,7 +23,7 @@ use crate::env::Millis;
 use crate::proto::body::DelayOffsetSerializeWrapper;
 use crate::proto::message::{system, DelayLevels};
 use crate::proto::PhysicalOffset;
-use crate::store::{ConsumeQueue, Store, StoreError};
+use crate::store::{ConsumeQueue, Store, StoreError, Trouble};
 
 /// Pause before progress is saved after all whose deliveries were not on disk yet.
 const SAVE_RETRY: Duration = Duration::from_millis(500);
@@ -78,6 +78,7 @@ pub struct State {
     /// Progress to save once the log is on disk up to that position.
     unsaved: Option<(DelayOffsetSerializeWrapper, PhysicalOffset)>,
     stopped: bool,
+    delivering: Trouble,
 }
 
 /// The progress as saved, corrected to what the store holds.
@@ -131,6 +132,7 @@ impl Actor for DelayActor {
             delivered_to: PhysicalOffset(0),
             unsaved: None,
             stopped: false,
+            delivering: Trouble::default(),
         })
     }
 
@@ -259,9 +261,8 @@ impl State {
     }
 
     async fn save(&mut self, myself: &ActorRef<DelayMessage>) {
-        if let Err(error) = self.try_save().await {
-            tracing::warn!(error, "delay progress was not saved; trying again");
-        }
+        // The file has told of a failure.
+        let _ = self.try_save().await;
         if self.unsaved.is_some() {
             self.arm_save(myself, SAVE_RETRY);
         } else if self.shared.delays().is_dirty() {
