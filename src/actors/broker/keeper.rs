@@ -1,5 +1,8 @@
 //! The keeper carries out what the rules want done: it writes config files, tells group members of changes, closes
 //! connections, and does what comes round every few seconds.
+//!
+//! Each save writes a table as a whole. What is asked for while one save runs is carried out together after it, with one
+//! save for all: its mailbox is FIFO, so that the `Commit` it tells itself comes behind everything that waits already.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,19 +102,14 @@ pub struct KeeperArguments {
 
 #[doc(hidden)]
 pub struct State {
-    shared: Arc<Shared>,
-    topics: Saved,
-    groups: Saved,
-    offsets: Saved,
-    settings: SettingsFile,
-    registrar: ActorRef<RegistrarMessage>,
-    notices: Notices,
-    reported: LogLimit<(&'static str, Arc<str>)>,
+    arguments: KeeperArguments,
     /// What is to be carried out with the `Commit` under way.
     gathered: Vec<Asked>,
     /// Files that could not be written as they should be.
     topics_unsaved: bool,
     groups_unsaved: bool,
+    notices: Notices,
+    reported: LogLimit<(&'static str, Arc<str>)>,
 }
 
 /// Effects of one request.
@@ -155,22 +153,15 @@ impl Actor for Keeper {
         let save_every = arguments.shared.settings().config.flush_consumer_offset_interval.max(100);
         myself.send_interval(Duration::from_millis(save_every), || KeeperMessage::SaveOffsets);
         myself.send_interval(SCAN_EVERY, || KeeperMessage::Scan);
-        myself.send_interval(Duration::from_millis(TELL_EVERY_MS), || KeeperMessage::Notify);
         myself.send_interval(SAMPLE_EVERY, || KeeperMessage::Sample);
-        let KeeperArguments { shared, topics, groups, offsets, settings, registrar } = arguments;
-        let (notices, reported) = (Notices::default(), LogLimit::new(REPORT_EVERY));
+        myself.send_interval(Duration::from_millis(TELL_EVERY_MS), || KeeperMessage::Notify);
         Ok(State {
-            shared,
-            topics,
-            groups,
-            offsets,
-            settings,
-            registrar,
-            notices,
-            reported,
+            arguments,
             gathered: Vec::new(),
             topics_unsaved: false,
             groups_unsaved: false,
+            notices: Notices::default(),
+            reported: LogLimit::new(REPORT_EVERY),
         })
     }
 
@@ -188,11 +179,11 @@ impl Actor for Keeper {
                 state.gathered.push(Asked { effects, done, result: Ok(()) });
             }
             KeeperMessage::Commit => state.commit().await,
+            KeeperMessage::SaveOffsets => state.save_again().await,
             KeeperMessage::UpdateSettings { text, done } => {
                 let updated = state.update_settings(&text).await;
                 let _ = done.send(updated);
             }
-            KeeperMessage::SaveOffsets => state.save_again().await,
             KeeperMessage::Scan => state.scan().await,
             KeeperMessage::Notify => {
                 for (group, members) in state.notices.on_tick() {
@@ -226,14 +217,14 @@ impl State {
         let waits = registers && done.is_some();
         if registers {
             // A registrar that is gone means that the broker is stopping.
-            let _ = self.registrar.cast(RegistrarMessage::Register { done: waits.then_some(told) });
+            let _ = self.arguments.registrar.cast(RegistrarMessage::Register { done: waits.then_some(told) });
         }
         let Some(done) = done else { return };
         if !waits {
             let _ = done.send(result);
             return;
         }
-        let limit = self.shared.env.clock.sleep(REGISTER_WAIT);
+        let limit = self.arguments.shared.env.clock.sleep(REGISTER_WAIT);
         ractor::concurrency::spawn(async move {
             select(heard, limit).await;
             let _ = done.send(result);
@@ -242,22 +233,23 @@ impl State {
 
     /// All changes or none; saved first, so that none is lost which was answered.
     async fn update_settings(&mut self, text: &str) -> Result<Update, SettingsError> {
-        let current = self.shared.settings();
+        let shared = &self.arguments.shared;
+        let current = shared.settings();
         let mut stored = current.stored.clone();
         let update = stored.update(text)?;
-        self.settings.save(&update.changes).await.map_err(SettingsError::NotSaved)?;
+        self.arguments.settings.save(&update.changes).await.map_err(SettingsError::NotSaved)?;
         let config = current.config.with_runtime_keys_of(&stored);
-        self.shared.topics().set_rules(topic_rules(&config));
-        self.shared.groups().set_rules(group_rules(&config));
-        self.shared.set_settings(Settings { stored, ..Settings::new(config, self.shared.advertised) });
-        self.shared.set_retention();
+        shared.topics().set_rules(topic_rules(&config));
+        shared.groups().set_rules(group_rules(&config));
+        shared.set_settings(Settings { stored, ..Settings::new(config, shared.advertised) });
+        shared.set_retention();
         Ok(update)
     }
 
     async fn carry_out(&mut self, gathered: &mut [Asked]) {
         for (effect, is_topics) in [(Effect::PersistTopics, true), (Effect::PersistGroups, false)] {
             if gathered.iter().any(|asked| asked.wants(&effect)) {
-                if is_topics && self.shared.env.canary(Canary::TopicNotSaved) {
+                if is_topics && self.arguments.shared.env.canary(Canary::TopicNotSaved) {
                     continue;
                 }
                 let saved = if is_topics { self.save_topics().await } else { self.save_groups().await };
@@ -278,7 +270,7 @@ impl State {
 
     /// Carries out an effect that is no save.
     async fn carry_out_one(&mut self, effect: &Effect) -> Result<(), String> {
-        let shared = Arc::clone(&self.shared);
+        let shared = &self.arguments.shared;
         match effect {
             Effect::DropQueues { topic } => return shared.drop_queues(topic).await,
             Effect::ForgetTopicOffsets { topic } => {
@@ -312,14 +304,14 @@ impl State {
     /// Tells the members of a group that it changed. A member that does not read misses it and asks within 20 s.
     fn notify(&self, group: &str, members: &[ConnectionId]) {
         // The group's own switch, as it is now: members bring what they registered with only every 30 s.
-        let wanted = self.shared.group_directory.get(group).is_none_or(|group| group.notifies());
+        let wanted = self.arguments.shared.group_directory.get(group).is_none_or(|group| group.notifies());
         if members.is_empty() || !wanted {
             return;
         }
         let command = Command::request(request::NOTIFY_CONSUMER_IDS_CHANGED)
             .with_ext(&NotifyConsumerIdsChanged { consumer_group: group.into() })
             .oneway();
-        let connections = self.shared.connections();
+        let connections = self.arguments.shared.connections();
         for handle in members.iter().filter_map(|member| connections.get(member)) {
             if let Err(error) = handle.send_one_way(command.clone()) {
                 tracing::debug!(group, ?handle, %error, "a member was not told that its group changed");
@@ -328,48 +320,50 @@ impl State {
     }
 
     fn sample(&self) {
-        let clock = &self.shared.env.clock;
+        let shared = &self.arguments.shared;
+        let clock = &shared.env.clock;
         let day = local_day(clock.now(), clock.local_offset_seconds());
-        self.shared.statistics.on_tick(self.shared.now(), day);
+        shared.statistics.on_tick(shared.now(), day);
     }
 
     async fn scan(&mut self) {
         let mut effects = Vec::new();
-        let now = self.shared.now();
+        let shared = &self.arguments.shared;
+        let now = shared.now();
         for ((what, about), lines) in self.reported.on_tick(now) {
             tracing::warn!(what, about = &*about, lines, "more of the same");
         }
-        self.shared.clients().on_scan(now, &mut effects);
-        self.shared.locks().on_tick(now);
+        shared.clients().on_scan(now, &mut effects);
+        shared.locks().on_tick(now);
         // Whatever could not be saved is logged, and saved again.
         self.carry_out(&mut [Asked { effects, done: None, result: Ok(()) }]).await;
     }
 
     async fn save_topics(&mut self) -> Result<(), String> {
-        let snapshot = self.shared.topics().snapshot();
-        let saved = self.topics.save(&snapshot).await;
+        let snapshot = self.arguments.shared.topics().snapshot();
+        let saved = self.arguments.topics.save(&snapshot).await;
         self.topics_unsaved = saved.is_err();
         saved
     }
 
     async fn save_groups(&mut self) -> Result<(), String> {
-        let snapshot = self.shared.groups().snapshot();
-        let saved = self.groups.save(&snapshot).await;
+        let snapshot = self.arguments.shared.groups().snapshot();
+        let saved = self.arguments.groups.save(&snapshot).await;
         self.groups_unsaved = saved.is_err();
         saved
     }
 
     async fn save_offsets(&mut self) -> Result<(), String> {
         let snapshot = {
-            let mut offsets = self.shared.offsets();
-            if !offsets.take_dirty() || self.shared.env.canary(Canary::OffsetsNotSaved) {
+            let mut offsets = self.arguments.shared.offsets();
+            if !offsets.take_dirty() {
                 return Ok(());
             }
-            offsets.snapshot(self.shared.wall())
+            offsets.snapshot(self.arguments.shared.wall())
         };
-        let saved = self.offsets.save(&snapshot).await;
+        let saved = self.arguments.offsets.save(&snapshot).await;
         if saved.is_err() {
-            self.shared.offsets().mark_dirty();
+            self.arguments.shared.offsets().mark_dirty();
         }
         saved
     }

@@ -1,15 +1,18 @@
 //! What servers keep, and what they say when several meet or are pestered.
 
+use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use futures::future::join_all;
+use metaq::env::real::process::anonymous_memory;
 use metaq::proto::remoting::{request, Command};
 use tempfile::TempDir;
 
 use super::process::Process;
 use super::{client_of, text, up, ANY, SMALL};
-use crate::cluster::support::Client;
+use crate::cluster::support::{until, Client};
 
 async fn update(client: &Client, settings: &str) {
     client.get(Command::request(request::UPDATE_BROKER_CONFIG).with_body(settings)).await;
@@ -138,4 +141,35 @@ async fn malformed_connections_are_logged_once_and_counted() {
     let more = ended.lines_with("more connections were closed for the same reason");
     let more: usize = more.map(|line| counted(line, "connections")).sum();
     assert_eq!(lines.len() + held_back + more, CONNECTIONS, "{ended:?}");
+}
+
+/// Buffers of large frames are given back to the system, also when many came at once.
+#[tokio::test]
+async fn large_frames_leave_no_memory_behind() {
+    const BYTES: usize = 12_000_000;
+    let directory = TempDir::new().unwrap();
+    let mut server = up(directory.path(), &[]);
+    let client = client_of(&mut server).await;
+    let mut frame = ((BYTES - 4) as u32).to_be_bytes().to_vec();
+    let header = br#"{"code":34,"opaque":1}"#;
+    frame.extend_from_slice(&(header.len() as u32).to_be_bytes());
+    frame.extend_from_slice(header);
+    frame.resize(BYTES, b'x');
+    for _ in 0..2 {
+        let asking = (0..16).map(|_| {
+            let (env, frame, address) = (client.env.clone(), frame.clone(), client.address.to_string());
+            async move {
+                let mut stream = env.net.connect(&address).await.unwrap();
+                let mut rest = &frame[..];
+                while !rest.is_empty() {
+                    rest = &rest[poll_fn(|cx| stream.poll_write(cx, rest)).await.unwrap()..];
+                }
+                assert!(poll_fn(|cx| stream.poll_read(cx, &mut [0; 64])).await.unwrap() > 0, "it is answered");
+            }
+        });
+        join_all(asking).await;
+    }
+    let held = || anonymous_memory(server.id()).unwrap();
+    until(&client.env, async || (held() < 2 * BYTES as u64).then_some(())).await;
+    stop(server);
 }

@@ -95,6 +95,10 @@ impl Process {
         }
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn signal(&self, signal: i32) {
         // SAFETY: a call without pointers. The process is a child that has not been waited for, so the id is its own.
         let sent = unsafe { libc::kill(self.child.id() as libc::pid_t, signal) };

@@ -1,8 +1,10 @@
 //! A broker and its NameServer.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use futures::future::join_all;
 use metaq::actors::nameserver::NameServerHandle;
 use metaq::actors::net::{ListenerHandle, ListenerOptions};
 use metaq::config::nameserver::NameServerSettings;
@@ -86,6 +88,44 @@ fn registrations(nameserver: &ClientService) -> Vec<(Vec<String>, bool)> {
     told.collect()
 }
 
+fn update_topic(topic: &str) -> Command {
+    let header = UpdateAndCreateTopic {
+        topic: topic.into(),
+        default_topic: None,
+        read_queue_nums: 1,
+        write_queue_nums: 1,
+        perm: 6,
+        topic_filter_type: None,
+        topic_sys_flag: 0,
+        order: false,
+        attributes: None,
+        force: false,
+    };
+    Command::request(request::UPDATE_AND_CREATE_TOPIC).with_ext(&header)
+}
+
+/// Topics made at the same time share saves and registrations, and each is saved and told once it is answered.
+#[tokio::test]
+async fn topics_made_together_are_saved_and_registered_together() {
+    const TOPICS: usize = 200;
+    let (env, nameserver) = (real::env(), Arc::new(ClientService::default()));
+    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listener = ListenerHandle::start(&env, any_port, Arc::clone(&nameserver), ListenerOptions::default());
+    let address = listener.await.unwrap().address();
+    let broker = Broker::start(&format!("namesrvAddr={address}\n")).await;
+    let client = broker.client().await;
+    until(&env, async || registrations(&nameserver).pop()).await;
+    join_all((0..TOPICS).map(|n| client.get(update_topic(&format!("T{n}"))))).await;
+    let told = registrations(&nameserver);
+    assert!(told.len() < TOPICS / 2, "{} registrations", told.len());
+    let told: BTreeSet<String> = told.into_iter().flat_map(|(topics, _)| topics).collect();
+    assert!((0..TOPICS).all(|n| told.contains(&format!("T{n}"))));
+
+    let file = broker.handle().shared().store.root().join("config/topics.json");
+    let saved: TopicConfigSerializeWrapper = from_slice(&std::fs::read(file).unwrap()).unwrap();
+    assert!((0..TOPICS).all(|n| saved.topic_config_table.contains_key(&format!("T{n}"))));
+}
+
 /// A change is told by itself, and all of the table whenever that would not do. Who changed a topic has its answer once
 /// the NameServers know.
 #[tokio::test]
@@ -97,19 +137,7 @@ async fn a_change_is_registered_by_itself() {
     let broker = Broker::start(&format!("namesrvAddr={address}\n")).await;
     let client = broker.client().await;
     let make = async |topic: &str| {
-        let header = UpdateAndCreateTopic {
-            topic: topic.into(),
-            default_topic: None,
-            read_queue_nums: 1,
-            write_queue_nums: 1,
-            perm: 6,
-            topic_filter_type: None,
-            topic_sys_flag: 0,
-            order: false,
-            attributes: None,
-            force: false,
-        };
-        client.get(Command::request(request::UPDATE_AND_CREATE_TOPIC).with_ext(&header)).await;
+        client.get(update_topic(topic)).await;
         registrations(&nameserver)
     };
     until(&env, async || registrations(&nameserver).pop()).await;

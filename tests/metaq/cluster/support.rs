@@ -89,6 +89,7 @@ impl Broker {
 /// One connection, and what it answers to the broker's requests.
 pub struct Client {
     pub env: Env,
+    pub address: SocketAddr,
     pub handle: ConnectionHandle,
     service: Arc<ClientService>,
 }
@@ -122,7 +123,7 @@ impl Client {
     pub async fn connect(env: &Env, address: SocketAddr) -> Client {
         let service = Arc::new(ClientService::default());
         let handle = connect(env, &address.to_string(), Arc::clone(&service), LIMIT).await.unwrap();
-        Client { env: env.clone(), handle, service }
+        Client { env: env.clone(), address, handle, service }
     }
 
     /// Sends a request and waits for its answer.
