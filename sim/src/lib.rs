@@ -22,6 +22,7 @@ pub mod marks;
 pub mod net;
 pub mod plan;
 pub mod random;
+pub mod reach;
 pub mod report;
 pub mod routes;
 pub mod runner;
