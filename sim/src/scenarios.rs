@@ -18,6 +18,8 @@ mod cluster;
 mod disks;
 #[path = "../scenarios/goodbyes.rs"]
 mod goodbyes;
+#[path = "../scenarios/model.rs"]
+mod model;
 #[path = "../scenarios/nameservers.rs"]
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
@@ -78,6 +80,7 @@ pub const ALL: &[Scenario] = &[
     nameservers::HEARTBEAT_TIME_OUT,
     nameservers::DISAGREEMENT,
     nameservers::MINORITY_LOST,
+    model::MODEL,
     goodbyes::GOODBYES,
     clients::LOCKS,
     clients::MEMBERS,
