@@ -14,6 +14,11 @@ pub fn plans() -> PathBuf {
     sources().join("plans")
 }
 
+/// Where pages of runs are written.
+pub fn pages() -> PathBuf {
+    sources().with_file_name("target").join("sim")
+}
+
 /// Reads a plan file.
 pub fn read_plan(path: &Path) -> anyhow::Result<Plan> {
     let text = std::fs::read_to_string(path).with_context(|| format!("no plan at {}", path.display()))?;

@@ -3,7 +3,7 @@
 //! Reading order: [`plan`] is a run as data, [`draft`] makes one of a seed for one of the [`scenarios`], [`stage`] plays
 //! it: a [`cluster`] and a [`workload`] in a [`world`] of [`agenda`] (time), [`net`], [`disk`] and [`clock`], with
 //! [`faults`] at their times. [`history`] records what clients did and saw, [`checkers`] judge it. [`runner`] runs one
-//! plan, [`sweep`] many, each in a process of its own; [`shrink`] and [`why`] explain a failure.
+//! plan, [`sweep`] many, each in a process of its own; [`shrink`], [`why`] and [`show`] explain a failure.
 
 pub mod agenda;
 pub mod campaign;
@@ -27,6 +27,7 @@ pub mod report;
 pub mod routes;
 pub mod runner;
 pub mod scenarios;
+pub mod show;
 pub mod shrink;
 pub mod stage;
 pub mod store_process;

@@ -61,6 +61,14 @@ enum Action {
         #[arg(long, default_value_t = 600)]
         runs: usize,
     },
+    /// Writes a run as one page for a browser.
+    Show {
+        #[command(flatten)]
+        which: Which,
+        /// Where to write the page, instead of target/sim.
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
     /// Finds the moment from which a violation was inevitable, by going another way from many moments of the run.
     Why {
         #[command(flatten)]
@@ -151,6 +159,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Action::Run { which, json, branch } => play(&which, Watch { print: false, branch }, json),
         Action::Replay(which) => play(&which, Watch { print: true, branch: None }, false),
         Action::Shrink { which, out, jobs, runs } => explain::shrink(&which.plan()?, out, jobs, runs),
+        Action::Show { which, out } => explain::show(&which.plan()?, &which.words(), out),
         Action::Why { which, jobs, branches } => explain::why(&which.plan()?, jobs, branches),
         Action::Sweep(sweep) => sweep.run(),
     }

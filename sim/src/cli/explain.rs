@@ -8,6 +8,7 @@ use sim::files;
 use sim::plan::Plan;
 use sim::report::failure;
 use sim::runner::{self, Watch};
+use sim::show::page;
 use sim::{shrink as shrinking, why as reasons};
 
 /// What a plan holds, in few words.
@@ -33,6 +34,16 @@ pub fn shrink(plan: &Plan, out: Option<PathBuf>, jobs: usize, runs_max: usize) -
     files::write(&path, &small.text())?;
     print!("{}", failure(&small, &shrunk.run.report, &path.display().to_string()));
     println!("{} -> {} in {} runs", size(plan), size(&small), shrunk.runs);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `sim show`
+pub fn show(plan: &Plan, which: &str, out: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let outcome = runner::run(plan, Watch::default());
+    let path = out.unwrap_or_else(|| files::pages().join(format!("{}-{}.html", plan.scenario, plan.seed)));
+    let page = page(plan, &outcome, which);
+    files::write(&path, &page)?;
+    println!("{} events, {} KiB: {}", outcome.events, page.len() >> 10, path.display());
     Ok(ExitCode::SUCCESS)
 }
 
