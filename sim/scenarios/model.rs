@@ -165,7 +165,10 @@ impl Lockstep {
             asker.ask(&Request::Members("nobody".to_owned()), client).await;
         }
         for group in GROUPS {
-            for client in CLIENTS.into_iter().filter(|client| self.model.is_member(group, client)) {
+            for client in CLIENTS {
+                if !self.model.is_member(group, client) {
+                    continue;
+                }
                 self.both(client, Request::Join(group.to_owned(), client.to_owned())).await?;
             }
         }

@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn locks_last_a_minute_or_as_long_as_a_lost_client_trusts_in_them() {
         let (mut model, second) = (model(), Duration::from_secs(1));
-        let mut lock = |model: &mut Model, client: &str, at: u32| {
+        let lock = |model: &mut Model, client: &str, at: u32| {
             let (group, queues) = ("g".to_owned(), BTreeSet::from([queue()]));
             let request = Request::Lock(group, client.to_owned(), queues);
             matches!(model.answer(&request, second * at), Answer::Held(held) if !held.is_empty())
