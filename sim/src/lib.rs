@@ -19,6 +19,7 @@ pub mod files;
 pub mod history;
 pub mod judge;
 pub mod marks;
+pub mod model;
 pub mod net;
 pub mod plan;
 pub mod random;

@@ -20,6 +20,8 @@ mod disks;
 mod goodbyes;
 #[path = "../scenarios/load.rs"]
 mod load;
+#[path = "../scenarios/model.rs"]
+mod model;
 #[path = "../scenarios/nameservers.rs"]
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
@@ -80,6 +82,7 @@ pub const ALL: &[Scenario] = &[
     nameservers::HEARTBEAT_TIME_OUT,
     nameservers::DISAGREEMENT,
     nameservers::MINORITY_LOST,
+    model::MODEL,
     goodbyes::GOODBYES,
     clients::LOCKS,
     clients::MEMBERS,

@@ -120,6 +120,12 @@ impl LogWriterHandle {
         appended
     }
 
+    /// Has the upkeep done soon although nothing was appended: something is to be saved.
+    pub fn upkeep(&self) {
+        // A writer that is gone has saved everything.
+        let _ = self.actor.cast(LogMessage::Maintain);
+    }
+
     /// Flushes everything and marks the store as cleanly closed. No append succeeds afterwards.
     ///
     /// # Errors

@@ -71,6 +71,8 @@ pub enum Canary {
     LockEndsWithConnection,
     /// A client whose connection ended stays a member of its groups.
     DeadMemberStays,
+    /// The queues of a deleted topic stay in the queue table until something is sent.
+    DeletedTopicReturns,
     /// Some runs fail although nothing is wrong.
     FailOnPurpose,
     /// Random numbers come from the machine that runs the simulation: no run can be repeated.

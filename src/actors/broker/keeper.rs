@@ -147,6 +147,10 @@ impl KeeperArguments {
                     if let Err(error) = self.shared.store.delete_topic(&topic) {
                         result = result.and(Err(format!("the queues of {topic} were not removed: {error}")));
                     }
+                    // Until the queue table says so, a crash would bring them back from the log.
+                    if !self.shared.env.canary(Canary::DeletedTopicReturns) {
+                        self.shared.writer.upkeep();
+                    }
                 }
                 Effect::ForgetTopicOffsets { topic } => {
                     self.shared.offsets().remove_topic(&topic);
