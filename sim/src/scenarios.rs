@@ -18,6 +18,10 @@ mod cluster;
 mod disks;
 #[path = "../scenarios/goodbyes.rs"]
 mod goodbyes;
+#[path = "../scenarios/load.rs"]
+mod load;
+#[path = "../scenarios/model.rs"]
+mod model;
 #[path = "../scenarios/nameservers.rs"]
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
@@ -78,6 +82,7 @@ pub const ALL: &[Scenario] = &[
     nameservers::HEARTBEAT_TIME_OUT,
     nameservers::DISAGREEMENT,
     nameservers::MINORITY_LOST,
+    model::MODEL,
     goodbyes::GOODBYES,
     clients::LOCKS,
     clients::MEMBERS,
@@ -90,6 +95,10 @@ pub const ALL: &[Scenario] = &[
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,
+    load::BUSY,
+    load::IDLE,
+    load::OVERLOAD,
+    load::HALF_OPEN,
     swarm::NETWORK,
     swarm::SYNC,
     swarm::EVERYTHING,
