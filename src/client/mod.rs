@@ -1,0 +1,32 @@
+//! The client library: producers, consumers and tools for a metaq or RocketMQ cluster.
+//!
+//! Everything starts with a [`Client`], which knows the NameServers and shares its connections:
+//!
+//! | to | use |
+//! | --- | --- |
+//! | send | [`Client::producer`], [`Producer`] |
+//! | look after the cluster | [`Client::admin`], [`Admin`] |
+
+mod admin;
+mod compression;
+mod connections;
+mod error;
+mod instance;
+mod keys;
+mod members;
+mod message;
+mod nameservers;
+mod producer;
+mod remote;
+mod rules;
+mod server_requests;
+mod timing;
+
+pub use crate::proto::body::MessageQueue;
+pub use admin::{Admin, GroupLag, ResetTo};
+pub use compression::UnpackError;
+pub use error::Error;
+pub use instance::Client;
+pub use message::{Message, Received};
+pub use producer::{Attempt, AutoBatch, Durability, Producer, ProducerBuilder, SendError, Sent};
+pub use rules::allocation::{Allocation, AllocationError, MachineRooms};
