@@ -166,6 +166,7 @@ impl Shared {
             Ok(route) => {
                 if self.routes().put(topic, route, now) {
                     tracing::debug!(topic, "the route changed");
+                    self.members().consumers.values().for_each(|consumer| consumer.members_changed());
                 }
                 Ok(())
             }

@@ -9,7 +9,7 @@ use crate::env::Millis;
 use crate::proto::body::MessageQueue;
 use crate::proto::message::names::validate_topic;
 use crate::proto::message::record::PROPERTIES_MAX;
-use crate::proto::message::{ids, properties, RecordView};
+use crate::proto::message::{ids, parse, properties, BodyCrc, Parsed, RecordView};
 
 /// A message to be sent.
 ///
@@ -129,8 +129,10 @@ pub struct Received {
     pub queue: MessageQueue,
     /// Its number in that queue.
     pub offset: i64,
-    /// What it says, unpacked.
+    /// What it says, unpacked; if it cannot be, as it came.
     pub body: Vec<u8>,
+    /// Why the body could not be unpacked.
+    pub body_error: Option<UnpackError>,
     /// Its properties, as one text; see [`Received::property`].
     pub properties: String,
     /// How often consumers failed to consume it.
@@ -155,18 +157,20 @@ pub struct Received {
 
 impl Received {
     /// Copies a message out of a record of broker `broker`.
-    ///
-    /// # Errors
-    /// If the body cannot be unpacked.
-    pub fn of_record(broker: &str, record: &RecordView<'_>) -> Result<Received, UnpackError> {
+    pub fn of_record(broker: &str, record: &RecordView<'_>) -> Received {
         let properties = record.properties().into_owned();
         let stored_in = record.topic().into_owned();
         let topic = properties::find(&properties, properties::RETRY_TOPIC).unwrap_or(&stored_in).to_owned();
-        Ok(Received {
+        let (body, body_error) = match unpack(record.sys_flag(), record.body()) {
+            Ok(body) => (body, None),
+            Err(error) => (record.body().to_vec(), Some(error)),
+        };
+        Received {
             topic,
             queue: MessageQueue { topic: stored_in, broker_name: broker.to_owned(), queue_id: record.queue_id() },
             offset: record.queue_offset().0 as i64,
-            body: unpack(record.sys_flag(), record.body())?,
+            body,
+            body_error,
             properties,
             reconsume_times: record.reconsume_times(),
             born_at: record.born_timestamp(),
@@ -177,7 +181,23 @@ impl Received {
             flag: record.flag(),
             sys_flag: record.sys_flag(),
             size: record.total_size() as usize,
-        })
+        }
+    }
+
+    /// The messages in the body of an answer of broker `broker`.
+    pub(super) fn all_in(broker: &str, mut records: &[u8]) -> Result<Vec<Received>, Error> {
+        let malformed = |what: String| Error::Malformed { address: broker.to_owned(), what };
+        let mut found = Vec::new();
+        while !records.is_empty() {
+            match parse(records, BodyCrc::Verify).map_err(|error| malformed(error.to_string()))? {
+                Parsed::Record(record) => {
+                    found.push(Received::of_record(broker, &record));
+                    records = &records[record.total_size() as usize..];
+                }
+                Parsed::Blank { .. } => return Err(malformed("a filler among messages".into())),
+            }
+        }
+        Ok(found)
     }
 
     /// The value of a property.

@@ -5,11 +5,14 @@
 //! | to | use |
 //! | --- | --- |
 //! | send | [`Client::producer`], [`Producer`] |
+//! | have messages brought to a listener | [`Client::push_consumer`], [`PushConsumer`] |
+//! | ask for messages, as a group or alone | [`Client::pull_consumer`], [`Client::reader`], [`PullConsumer`] |
 //! | look after the cluster | [`Client::admin`], [`Admin`] |
 
 mod admin;
 mod compression;
 mod connections;
+mod consumer;
 mod error;
 mod instance;
 mod keys;
@@ -25,6 +28,9 @@ mod timing;
 pub use crate::proto::body::MessageQueue;
 pub use admin::{Admin, GroupLag, ResetTo};
 pub use compression::UnpackError;
+pub use consumer::{
+    Action, ConsumeFrom, OrderlyAction, Position, PullConsumer, PullConsumerBuilder, PushConsumer, PushConsumerBuilder,
+};
 pub use error::Error;
 pub use instance::Client;
 pub use message::{Message, Received};

@@ -9,7 +9,6 @@ use super::members::GroupMember;
 use super::message::Received;
 use crate::actors::net::{Answer, ConnectionHandle, Output, Service};
 use crate::proto::body::{from_slice, to_vec, GetConsumerStatusBody, MessageQueue, ResetOffsetBody};
-use crate::proto::message::{parse, BodyCrc, Parsed};
 use crate::proto::remoting::requests::{
     ConsumeMessageDirectly, GetConsumerRunningInfo, GetConsumerStatus, NotifyConsumerIdsChanged,
     ResetConsumerClientOffset,
@@ -86,11 +85,8 @@ fn read<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Response> {
 
 fn one_message(broker: &str, body: &[u8]) -> Result<Received, Response> {
     let illegal = |what: String| Response::error(response::SYSTEM_ERROR, what);
-    match parse(body, BodyCrc::Verify) {
-        Ok(Parsed::Record(record)) => Received::of_record(broker, &record).map_err(|error| illegal(error.to_string())),
-        Ok(Parsed::Blank { .. }) => Err(illegal("the body is no message".into())),
-        Err(error) => Err(illegal(error.to_string())),
-    }
+    let mut messages = Received::all_in(broker, body).map_err(|error| illegal(error.to_string()))?;
+    messages.pop().ok_or_else(|| illegal("the body is no message".into()))
 }
 
 impl Service for ServerRequests {

@@ -6,7 +6,7 @@ use crate::client::message::Received;
 use crate::env::Millis;
 use crate::proto::body::{from_slice, ConsumeMessageDirectlyResult};
 use crate::proto::message::ids::parse_offset_message_id;
-use crate::proto::message::{parse, properties, BodyCrc, Parsed};
+use crate::proto::message::properties;
 use crate::proto::remoting::requests::{ConsumeMessageDirectly, QueryMessage, ViewMessageById};
 use crate::proto::remoting::{request, response, Command};
 
@@ -20,7 +20,7 @@ impl Admin {
         let header = ViewMessageById { offset: at.0 as i64, topic: None };
         let command = Command::request(request::VIEW_MESSAGE_BY_ID).with_ext(&header);
         let answer = self.ask(&host.to_string(), command).await?;
-        let found = records("", &answer.body)?.into_iter().next();
+        let found = Received::all_in("", &answer.body)?.into_iter().next();
         found.ok_or_else(|| Error::Malformed { address: host.to_string(), what: "no message".into() })
     }
 
@@ -74,7 +74,7 @@ impl Admin {
         let mut found = Vec::new();
         for (broker, address) in self.masters_of(topic).await? {
             match self.ask(&address, command.clone()).await {
-                Ok(answer) => found.extend(records(&broker, &answer.body)?),
+                Ok(answer) => found.extend(Received::all_in(&broker, &answer.body)?),
                 Err(error) if error.code() == Some(response::QUERY_NOT_FOUND) => {}
                 Err(error) => return Err(error),
             }
@@ -109,20 +109,4 @@ impl Admin {
         from_slice(&answer.body)
             .map_err(|error| Error::Malformed { address: host.to_string(), what: error.to_string() })
     }
-}
-
-/// The messages in the body of an answer of broker `broker`.
-fn records(broker: &str, mut body: &[u8]) -> Result<Vec<Received>, Error> {
-    let malformed = |what: String| Error::Malformed { address: broker.to_owned(), what };
-    let mut found = Vec::new();
-    while !body.is_empty() {
-        match parse(body, BodyCrc::Verify).map_err(|error| malformed(error.to_string()))? {
-            Parsed::Record(record) => {
-                found.push(Received::of_record(broker, &record).map_err(|error| malformed(error.to_string()))?);
-                body = &body[record.total_size() as usize..];
-            }
-            Parsed::Blank { .. } => return Err(malformed("a filler among messages".into())),
-        }
-    }
-    Ok(found)
 }

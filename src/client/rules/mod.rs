@@ -6,5 +6,7 @@ pub mod backoff;
 pub mod choice;
 pub mod latency;
 pub mod md5;
+pub mod process_queue;
 pub mod retry;
 pub mod route;
+pub mod start;
