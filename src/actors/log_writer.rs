@@ -225,9 +225,15 @@ impl Actor for LogWriterActor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             LogMessage::Append { batch, wait, reply } => {
-                state.gathered.push_back(Gathered { batch, wait, reply });
-                if !std::mem::replace(&mut state.write_queued, true) {
-                    myself.cast(LogMessage::Write)?;
+                let gathered = Gathered { batch, wait, reply };
+                if state.options.flush == FlushMode::Async {
+                    state.write_one(&myself, gathered).await;
+                    state.after_write(&myself)?;
+                } else {
+                    state.gathered.push_back(gathered);
+                    if !std::mem::replace(&mut state.write_queued, true) {
+                        myself.cast(LogMessage::Write)?;
+                    }
                 }
             }
             LogMessage::Write => {
@@ -261,18 +267,9 @@ impl State {
     /// Writes what has gathered.
     async fn write(&mut self, myself: &ActorRef<LogMessage>) -> Result<(), ActorProcessingErr> {
         while let Some(first) = self.gathered.pop_front() {
-            // A closed store answers by dropping the reply: nothing was stored.
-            let Some(writer) = &mut self.writer else { continue };
             let fits = |bytes: usize, next: &Gathered| bytes + next.batch.bytes.len() <= JOINED_BYTES_MAX;
             if self.gathered.front().is_none_or(|next| !fits(first.batch.bytes.len(), next)) {
-                let mut batch = first.batch;
-                let results = append(writer, &mut batch).await;
-                self.appended(
-                    myself,
-                    Appended { batch, results, durability: Durability::AsPromised },
-                    first.wait,
-                    first.reply,
-                );
+                self.write_one(myself, first).await;
                 continue;
             }
             let mut parts = vec![first];
@@ -283,6 +280,8 @@ impl State {
                 join(&mut self.joined, &next.batch);
                 parts.push(next);
             }
+            // A closed store answers by dropping the reply: nothing was stored.
+            let Some(writer) = &mut self.writer else { continue };
             let mut results = append(writer, &mut self.joined).await.into_iter();
             for Gathered { batch, wait, reply } in parts {
                 let results = results.by_ref().take(batch.items.len()).collect();
@@ -290,6 +289,13 @@ impl State {
             }
         }
         self.after_write(myself)
+    }
+
+    /// Writes a batch by itself.
+    async fn write_one(&mut self, myself: &ActorRef<LogMessage>, Gathered { mut batch, wait, reply }: Gathered) {
+        let Some(writer) = &mut self.writer else { return };
+        let results = append(writer, &mut batch).await;
+        self.appended(myself, Appended { batch, results, durability: Durability::AsPromised }, wait, reply);
     }
 
     /// Answers a batch that has been written, or has it wait for its sync.
@@ -327,7 +333,7 @@ impl State {
             self.dispatch.notify();
         }
         if self.writer.as_ref().is_some_and(LogWriter::wants_upkeep) {
-            self.maintain(myself);
+            self.start_jobs(myself);
         }
         self.upkeep_until = self.env.clock.now().plus(UPKEEP_AFTER_APPEND.as_millis() as i64);
         self.arm_upkeep(myself);
@@ -394,6 +400,15 @@ impl State {
     }
 
     fn maintain(&mut self, myself: &ActorRef<LogMessage>) {
+        self.start_jobs(myself);
+        self.start_sync(myself);
+        if self.env.clock.now() < self.upkeep_until {
+            self.arm_upkeep(myself);
+        }
+    }
+
+    /// Has the writer's work that may wait for the device done beside it.
+    fn start_jobs(&mut self, myself: &ActorRef<LogMessage>) {
         let Some(writer) = &mut self.writer else { return };
         for job in writer.maintain(self.env.clock.now()) {
             self.jobs += 1;
@@ -402,10 +417,6 @@ impl State {
                 let done = job.await;
                 let _ = myself.cast(LogMessage::JobDone { done });
             });
-        }
-        self.start_sync(myself);
-        if self.env.clock.now() < self.upkeep_until {
-            self.arm_upkeep(myself);
         }
     }
 

@@ -77,6 +77,11 @@ impl SessionFlow {
 
     /// A permit for `bytes`, or [`BrokerError::Overload`].
     pub fn acquire(&self, bytes: usize) -> Result<Permit, BrokerError> {
+        self.take(bytes)?;
+        Ok(Permit { flow: self.clone(), bytes })
+    }
+
+    fn take(&self, bytes: usize) -> Result<(), BrokerError> {
         if !self.session.take(bytes) {
             return Err(BrokerError::Overload);
         }
@@ -84,7 +89,12 @@ impl SessionFlow {
             self.session.give_back(bytes);
             return Err(BrokerError::Overload);
         }
-        Ok(Permit { flow: self.clone(), bytes })
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.session.give_back(bytes);
+        self.broker.give_back(bytes);
     }
 
     /// The session's bytes in flight.
@@ -94,17 +104,24 @@ impl SessionFlow {
 }
 
 impl Permit {
-    /// Adds another permit of the same session: one permit for a batch of requests.
-    pub fn merge(&mut self, mut other: Permit) {
-        debug_assert!(Arc::ptr_eq(&self.flow.session.shared, &other.flow.session.shared));
-        self.bytes += std::mem::take(&mut other.bytes);
+    /// Makes it one for `bytes` more: a batch of requests has one permit. On an error it is as before.
+    pub fn grow(&mut self, bytes: usize) -> Result<(), BrokerError> {
+        self.flow.take(bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Gives `bytes` of it back.
+    pub fn shrink(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        self.flow.give_back(bytes);
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.flow.session.give_back(self.bytes);
-        self.flow.broker.give_back(self.bytes);
+        self.flow.give_back(self.bytes);
     }
 }
 
@@ -136,10 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn merged_permits_are_given_back_once() {
+    fn a_permit_of_a_batch_grows_and_is_given_back_once() {
         let flow = SessionFlow::new(100, ByteBudget::new(100));
         let mut batch = flow.acquire(10).unwrap();
-        batch.merge(flow.acquire(20).unwrap());
+        batch.grow(30).unwrap();
+        assert_eq!(batch.grow(61), Err(BrokerError::Overload));
+        batch.shrink(10);
         assert_eq!(flow.used(), 30);
         drop(batch);
         assert_eq!(flow.used(), 0);

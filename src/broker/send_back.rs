@@ -146,6 +146,7 @@ mod tests {
             cluster: "DefaultCluster".to_owned(),
             region: "DefaultRegion".to_owned(),
             trace_on: true,
+            stamps: String::new(),
             address: "10.0.0.1".to_owned(),
             body_bytes_max: 1000,
             writable: true,

@@ -154,4 +154,8 @@ pub trait Mapping: Send + Sync + 'static {
 
     /// Makes the pages of a range present and writable without changing them, off the calling thread.
     fn prefault(&self, at: usize, len: usize) -> BoxFuture<'static, ()>;
+
+    /// Says that a range will not be written for a while, off the calling thread. Its bytes stay as they are; a sync
+    /// that follows is cheaper, for it need not make each page read-only for this process.
+    fn release(&self, at: usize, len: usize) -> BoxFuture<'static, ()>;
 }

@@ -11,7 +11,7 @@ use super::handle::Store;
 use super::index::{IndexRecord, Progress};
 use crate::env::{BoxFuture, Millis};
 use crate::proto::message::record::{BodyCrc, Parsed, RecordError, RecordView};
-use crate::proto::message::{parse, properties, sys_flag};
+use crate::proto::message::parse;
 use crate::proto::PhysicalOffset;
 
 /// Bytes of log read at once.
@@ -177,12 +177,5 @@ pub(crate) fn with_index_record<T>(
     use_it: impl FnOnce(&IndexRecord<'_>) -> T,
 ) -> T {
     let (topic, text) = (record.topic(), record.properties());
-    use_it(&IndexRecord {
-        topic: &topic,
-        unique_key: properties::find(&text, properties::UNIQ_KEY),
-        keys: properties::find(&text, properties::KEYS),
-        phy_offset: at,
-        store_timestamp: record.store_timestamp(),
-        rolled_back: sys_flag::transaction_type(record.sys_flag()) == sys_flag::TRANSACTION_ROLLBACK,
-    })
+    use_it(&IndexRecord { phy_offset: at, ..IndexRecord::of(record, &topic, &text) })
 }

@@ -1,6 +1,7 @@
 //! One file of the commit log.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -74,6 +75,15 @@ impl Segment {
         }
         let mapping = self.file.map(self.size)?;
         Ok(self.mapping.get_or_init(|| mapping))
+    }
+
+    /// Says of the part of a range of the log that lies here that it has been written through the mapping for good.
+    pub(crate) async fn release(&self, written: &Range<u64>) {
+        let Some(mapping) = self.mapping.get() else { return };
+        let (from, to) = (written.start.max(self.base), written.end.min(self.end()));
+        if from < to {
+            mapping.release((from - self.base) as usize, (to - from) as usize).await;
+        }
     }
 
     pub(crate) fn is_allocated(&self) -> bool {

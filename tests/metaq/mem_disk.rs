@@ -412,6 +412,10 @@ impl Mapping for MemMapping {
     fn prefault(&self, _at: usize, _len: usize) -> BoxFuture<'static, ()> {
         Box::pin(async {})
     }
+
+    fn release(&self, _at: usize, _len: usize) -> BoxFuture<'static, ()> {
+        Box::pin(async {})
+    }
 }
 
 fn walk(directory: &Path) -> Vec<PathBuf> {

@@ -4,7 +4,7 @@ use metaq::broker::clients::{on_heartbeat, Clients, Connection, HeartbeatTables}
 use metaq::broker::groups::{GroupRules, GroupTable};
 use metaq::broker::offsets::{OffsetTable, PullStep, QueueFacts, Who};
 use metaq::broker::pull::{self, PullRequest, PullRules, Read, ReadStatus, Verdict};
-use metaq::broker::send::{EntryCode, SendRequest, SendRules};
+use metaq::broker::send::{stamps, EntryCode, SendRequest, SendRules};
 use metaq::broker::send_back::{self, SendBackRequest};
 use metaq::broker::topics::{FirstSend, TopicRules, TopicTable};
 use metaq::broker::{BrokerError, ConnectionId, Effect};
@@ -69,6 +69,7 @@ impl Broker {
                 cluster: "DefaultCluster".to_owned(),
                 region: "DefaultRegion".to_owned(),
                 trace_on: true,
+                stamps: stamps("DefaultRegion", true, "DefaultCluster"),
                 address: "10.0.0.1".to_owned(),
                 body_bytes_max: 4 << 20,
                 writable: true,
@@ -118,7 +119,7 @@ impl Broker {
             client_version: command.version,
             peer: peer(),
         };
-        self.send.precheck(&request, WALL)?;
+        self.send.precheck(&request, || WALL)?;
         let first = FirstSend {
             topic: &header.topic,
             default_topic: &header.default_topic,
@@ -258,7 +259,7 @@ fn refusals_read_as_apaches() {
         client_version: 479,
         peer: peer(),
     };
-    let error = broker.send.precheck(&request, WALL).expect_err("refused");
+    let error = broker.send.precheck(&request, || WALL).expect_err("refused");
     assert_eq!((error.code(), error.to_string()), (illegal.code, remark));
     let not_found = command("47_real_query_offset_not_found");
     assert_eq!(BrokerError::OffsetNotFound.code(), not_found.code);

@@ -285,4 +285,9 @@ impl Mapping for SimMapping {
         self.check(at, len);
         Box::pin(std::future::ready(()))
     }
+
+    fn release(&self, at: usize, len: usize) -> BoxFuture<'static, ()> {
+        self.check(at, len);
+        Box::pin(std::future::ready(()))
+    }
 }

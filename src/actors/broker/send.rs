@@ -160,27 +160,29 @@ fn gather(
     reply: ReplyTo,
 ) -> Result<Taken, BrokerError> {
     let request = incoming.request();
-    settings.send.precheck(&request, shared.wall())?;
+    settings.send.precheck(&request, || shared.wall())?;
     if names::is_retry_topic(request.topic) {
         return Ok(Taken::NeedsTopic);
     }
     let Some(topic) = connection.topics.get(&shared.topic_directory, request.topic) else {
         return Ok(Taken::NeedsTopic);
     };
-    let topic = Arc::clone(topic);
-    let permit = connection.flow.acquire(incoming.body.len() + incoming.properties.len())?;
     let hasty = shared.store.flush_mode() == FlushMode::Sync
         && properties::find(incoming.properties, properties::WAIT) == Some("false");
     let sends = if hasty { &mut connection.sends.hasty } else { &mut connection.sends.waiting };
     if sends.answers.capacity() == 0 {
         *sends = SendBatch::reused();
     }
-    sends.add(shared, settings, &mut connection.queues, incoming, &topic, None, reply)?;
+    let bytes = incoming.body.len() + incoming.properties.len();
     match &mut sends.permit {
-        Some(held) => held.merge(permit),
-        none => *none = Some(permit),
+        Some(permit) => permit.grow(bytes)?,
+        none => *none = Some(connection.flow.acquire(bytes)?),
     }
-    Ok(Taken::Yes)
+    let added = sends.add(shared, settings, &mut connection.queues, incoming, topic, None, reply);
+    if let (Err(_), Some(permit)) = (&added, &mut sends.permit) {
+        permit.shrink(bytes);
+    }
+    added.map(|()| Taken::Yes)
 }
 
 impl SendBatch {
@@ -363,14 +365,14 @@ fn write_answers(
     answers: &[SendAnswer],
     unique_keys: &str,
 ) {
-    let broker = &shared.statistics.broker;
+    let (mut puts, mut failed) = (0, 0);
     for answer in answers {
         let results = appended.and_then(|appended| appended.results.get(answer.records.clone())).unwrap_or_default();
         let stored = results.iter().flatten();
         let (count, bytes) =
             stored.fold((0, 0), |(count, bytes), one| (count + 1, bytes + (one.end.0 - one.physical.0)));
-        broker.puts.add(count);
-        broker.failed_puts.add(answer.records.len() as u64 - count);
+        puts += count;
+        failed += answer.records.len() as u64 - count;
         answer.counters.puts.add(count);
         answer.counters.put_bytes.add(bytes);
         if answer.reply.oneway {
@@ -382,6 +384,8 @@ fn write_answers(
             answer.reply.write(out, &send_refusal(&settings.send, &error));
         }
     }
+    shared.statistics.broker.puts.add(puts);
+    shared.statistics.broker.failed_puts.add(failed);
 }
 
 fn write_stored(

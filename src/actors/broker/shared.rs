@@ -27,7 +27,7 @@ use crate::broker::groups::{GroupTable, GroupView};
 use crate::broker::locks::QueueLocks;
 use crate::broker::offsets::OffsetTable;
 use crate::broker::pull::PullRules;
-use crate::broker::send::SendRules;
+use crate::broker::send::{stamps, SendRules};
 use crate::broker::topics::{TopicTable, TopicView};
 use crate::broker::{BrokerError, Effect};
 use crate::config::broker::{BrokerConfig, BrokerRole};
@@ -55,6 +55,7 @@ impl Settings {
             cluster: config.broker_cluster_name.clone(),
             region: config.region_id.clone(),
             trace_on: config.trace_on,
+            stamps: stamps(&config.region_id, config.trace_on, &config.broker_cluster_name),
             address: address.clone(),
             body_bytes_max: config.max_message_size,
             writable: config.is_writable(),

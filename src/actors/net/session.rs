@@ -269,6 +269,8 @@ impl<S: Service> Running<S> {
     /// Hands over complete frames until their answers fill the buffer; returns the number of bytes they took.
     fn requests(&mut self, bytes: &[u8]) -> Result<usize, End> {
         let mut used = 0;
+        // It has room for many fields: one serves all frames of a read.
+        let mut head = Head::default();
         loop {
             self.backlog = self.output.bytes.len() - self.written >= UNWRITTEN_BYTES_MAX;
             if self.backlog {
@@ -277,7 +279,7 @@ impl<S: Service> Running<S> {
             match frame::next(&bytes[used..]) {
                 Ok(Some(frame)) => {
                     used += frame.len;
-                    self.frame(&frame)?;
+                    self.frame(&mut head, &frame)?;
                 }
                 Ok(None) => return Ok(used),
                 Err(error) => return Err(End::Malformed(error.to_string())),
@@ -285,15 +287,15 @@ impl<S: Service> Running<S> {
         }
     }
 
-    fn frame(&mut self, frame: &RawFrame<'_>) -> Result<(), End> {
-        let head = Head::parse(frame.serialization, frame.header)
+    fn frame<'a>(&mut self, head: &mut Head<'a>, frame: &RawFrame<'a>) -> Result<(), End> {
+        head.read(frame.serialization, frame.header)
             .map_err(|error| End::Malformed(format!("header cannot be read: {error}")))?;
         self.serialization = frame.serialization;
         if !head.is_response() {
             return self
                 .session
                 .service
-                .request(&mut self.state, &head, frame, &mut self.output)
+                .request(&mut self.state, head, frame, &mut self.output)
                 .map_err(End::Malformed);
         }
         // An answer nobody waits for came too late: its caller has been told so.

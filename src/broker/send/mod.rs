@@ -19,7 +19,7 @@ use super::groups::GroupView;
 use super::topics::TopicView;
 use super::BrokerError;
 
-pub use plan::{BatchPlan, Edits, EntryCode, SendPlan, Target};
+pub use plan::{stamps, BatchPlan, Edits, EntryCode, SendPlan, Target};
 use plan::{Delay, SHARED_MAX};
 use scan::Found;
 
@@ -32,6 +32,8 @@ pub struct SendRules {
     pub region: String,
     /// Whether clients shall trace.
     pub trace_on: bool,
+    /// The stamps as property text, see [`stamps`].
+    pub stamps: String,
     /// The broker's address in remarks.
     pub address: String,
     /// Most bytes of a body.
@@ -80,11 +82,11 @@ pub struct RetryFacts<'a> {
 
 impl SendRules {
     /// The checks that come before the topic is looked up.
-    pub fn precheck(&self, request: &SendRequest<'_>, wall: Millis) -> Result<(), BrokerError> {
+    pub fn precheck(&self, request: &SendRequest<'_>, wall: impl FnOnce() -> Millis) -> Result<(), BrokerError> {
         if self.slave {
             return Err(BrokerError::Rejected);
         }
-        if wall < self.accept_from {
+        if self.accept_from > Millis(0) && wall() < self.accept_from {
             return Err(BrokerError::NotAcceptingYet { until_ms: self.accept_from.0 });
         }
         names::validate_topic(request.topic)?;
@@ -125,6 +127,7 @@ impl SendRules {
             dead_letter: dead_letter.is_some(),
             drop_timers: false,
             drop_pop: found.has_pop,
+            stamped: found.stamped,
         };
         if let Some(dead_letters) = dead_letter {
             plan.target = Target::DeadLetters { topic: dead_letters };

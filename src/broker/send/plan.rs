@@ -1,5 +1,7 @@
 //! What to store for a send, and how its property text changes.
 
+use smallvec::SmallVec;
+
 use crate::proto::message::properties::{self, Edit};
 use crate::proto::message::system;
 
@@ -34,6 +36,7 @@ pub struct SendPlan<'a> {
     pub(super) dead_letter: bool,
     pub(super) drop_timers: bool,
     pub(super) drop_pop: bool,
+    pub(super) stamped: bool,
 }
 
 /// The topic and queue a record is stored in.
@@ -76,8 +79,8 @@ impl Target<'_> {
     }
 }
 
-/// The most changes a plan makes to a property text.
-const EDITS_MAX: usize = 24;
+/// Changes that need no allocation: those of nearly all messages.
+const EDITS_INLINE: usize = 4;
 /// The most properties a batch's header may have for all its items. Clients send one to three.
 pub(super) const SHARED_MAX: usize = 16;
 
@@ -85,7 +88,7 @@ impl<'a> SendPlan<'a> {
     /// The changes to the message's property text, for the record encoder. `unique_key` is used if the client sent
     /// none.
     pub fn edits<'e>(&'e self, rules: &'e SendRules, unique_key: &'e str) -> Edits<'e> {
-        let mut edits = Edits::stamps(rules);
+        let mut edits = Edits::stamps(rules, self.stamped);
         if self.unique_key.is_none() {
             edits.push(Edit::Set(properties::UNIQ_KEY, unique_key));
         }
@@ -137,7 +140,7 @@ impl BatchPlan<'_> {
         unique_key: impl FnOnce() -> &'e str,
     ) -> (EntryCode, Edits<'e>) {
         let found = Found::scan(item_properties);
-        let mut edits = Edits::stamps(rules);
+        let mut edits = Edits::stamps(rules, found.stamped);
         let stamped = [properties::MSG_REGION, properties::TRACE_ON, properties::CLUSTER];
         for (name, value) in self.shared.iter().filter(|(name, _)| !stamped.contains(name)) {
             edits.push(Edit::SetIfAbsent(name, value));
@@ -152,25 +155,45 @@ impl BatchPlan<'_> {
     }
 }
 
-/// Changes to one property text, on the stack.
+/// What the broker adds to every message's property text.
+pub fn stamps(region: &str, trace_on: bool, cluster: &str) -> String {
+    let mut text = String::new();
+    properties::append(&mut text, properties::MSG_REGION, region);
+    properties::append(&mut text, properties::TRACE_ON, trace(trace_on));
+    properties::append(&mut text, properties::CLUSTER, cluster);
+    text
+}
+
+fn trace(on: bool) -> &'static str {
+    if on {
+        "true"
+    } else {
+        "false"
+    }
+}
+
+/// Changes to one property text, on the stack unless they are very many.
 #[derive(Clone, Debug)]
 pub struct Edits<'a> {
-    list: [Edit<'a>; EDITS_MAX],
-    len: usize,
+    list: SmallVec<[Edit<'a>; EDITS_INLINE]>,
 }
 
 impl<'a> Edits<'a> {
-    fn stamps(rules: &'a SendRules) -> Edits<'a> {
-        let mut edits = Edits { list: [Edit::Remove(""); EDITS_MAX], len: 0 };
-        edits.push(Edit::Set(properties::MSG_REGION, &rules.region));
-        edits.push(Edit::Set(properties::TRACE_ON, if rules.trace_on { "true" } else { "false" }));
-        edits.push(Edit::Set(properties::CLUSTER, &rules.cluster));
+    /// `stamped` says that the text holds a stamp already, which a client may copy from a message it received.
+    fn stamps(rules: &'a SendRules, stamped: bool) -> Edits<'a> {
+        let mut edits = Edits { list: SmallVec::new() };
+        if stamped {
+            edits.push(Edit::Set(properties::MSG_REGION, &rules.region));
+            edits.push(Edit::Set(properties::TRACE_ON, trace(rules.trace_on)));
+            edits.push(Edit::Set(properties::CLUSTER, &rules.cluster));
+        } else {
+            edits.push(Edit::Append(&rules.stamps));
+        }
         edits
     }
 
     fn push(&mut self, edit: Edit<'a>) {
-        self.list[self.len] = edit;
-        self.len += 1;
+        self.list.push(edit);
     }
 }
 
@@ -178,6 +201,6 @@ impl<'a> std::ops::Deref for Edits<'a> {
     type Target = [Edit<'a>];
 
     fn deref(&self) -> &[Edit<'a>] {
-        &self.list[..self.len]
+        &self.list
     }
 }

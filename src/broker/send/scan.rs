@@ -17,6 +17,8 @@ pub(super) struct Found<'a> {
     pub(super) has_keys: bool,
     pub(super) has_timer: bool,
     pub(super) has_pop: bool,
+    /// It holds a property that the broker stamps.
+    pub(super) stamped: bool,
 }
 
 impl<'a> Found<'a> {
@@ -30,6 +32,7 @@ impl<'a> Found<'a> {
             has_keys: false,
             has_timer: false,
             has_pop: false,
+            stamped: false,
         };
         for (name, value) in properties::iterate(text) {
             match name {
@@ -40,6 +43,7 @@ impl<'a> Found<'a> {
                 properties::TRANSACTION_PREPARED => found.transaction = value.eq_ignore_ascii_case("true"),
                 properties::KEYS => found.has_keys = true,
                 properties::POP_CHECK_POINT => found.has_pop = true,
+                properties::MSG_REGION | properties::TRACE_ON | properties::CLUSTER => found.stamped = true,
                 _ => found.has_timer |= TIMERS.contains(&name),
             }
         }

@@ -11,6 +11,7 @@ fn rules() -> SendRules {
         cluster: "DefaultCluster".to_owned(),
         region: "DefaultRegion".to_owned(),
         trace_on: true,
+        stamps: stamps("DefaultRegion", true, "DefaultCluster"),
         address: "10.0.0.1".to_owned(),
         body_bytes_max: 1000,
         writable: true,
@@ -56,7 +57,7 @@ fn stored(plan: &SendPlan<'_>, sent: &str) -> Vec<String> {
 
 #[test]
 fn names_and_forbidden_topics_are_checked_before_anything_else() {
-    let code = |topic: &str| rules().precheck(&request(topic, ""), WALL).map_err(|error| error.code());
+    let code = |topic: &str| rules().precheck(&request(topic, ""), || WALL).map_err(|error| error.code());
     for allowed in ["orders", "TBW102", "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC", "DefaultCluster_REPLY_TOPIC"] {
         assert_eq!(code(allowed), Ok(()), "{allowed}");
     }
@@ -67,9 +68,9 @@ fn names_and_forbidden_topics_are_checked_before_anything_else() {
         assert_eq!(code(illegal), Err(29), "{illegal}");
     }
     let slave = SendRules { slave: true, ..rules() };
-    assert_eq!(slave.precheck(&request("t", ""), WALL), Err(BrokerError::Rejected));
+    assert_eq!(slave.precheck(&request("t", ""), || WALL), Err(BrokerError::Rejected));
     let later = SendRules { accept_from: WALL.plus(1), ..rules() };
-    assert_eq!(later.precheck(&request("t", ""), WALL).unwrap_err().code(), 1);
+    assert_eq!(later.precheck(&request("t", ""), || WALL).unwrap_err().code(), 1);
 }
 
 #[test]

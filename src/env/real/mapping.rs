@@ -69,6 +69,25 @@ impl Mapping for SharedMapping {
             let _ = tokio::task::spawn_blocking(move || populate(&raw, at, len)).await;
         })
     }
+
+    fn release(&self, at: usize, len: usize) -> BoxFuture<'static, ()> {
+        self.range(at, len);
+        let raw = Arc::clone(&self.raw);
+        Box::pin(async move {
+            let _ = tokio::task::spawn_blocking(move || unmap(&raw, at, len)).await;
+        })
+    }
+}
+
+/// Takes the whole pages of a range out of the process's page table. The mapping is shared, so what was written is the
+/// page cache's by then and nothing is lost; who reads them here again finds them there.
+fn unmap(raw: &MmapRaw, at: usize, len: usize) {
+    let (first, end) = (at.next_multiple_of(PAGE), (at + len) / PAGE * PAGE);
+    if first < end {
+        // SAFETY: the range is mapped (checked by the caller) for as long as `raw` lives, and of a shared mapping this
+        // advice drops no byte. A failure only means that the next sync is slower.
+        let _ = unsafe { libc::madvise(raw.as_mut_ptr().add(first).cast(), end - first, libc::MADV_DONTNEED) };
+    }
 }
 
 /// Makes the pages present and writable, by system calls where the kernel has one for it (5.14), else by touching them.

@@ -8,7 +8,13 @@ pub fn java_hash(text: &str) -> i32 {
 /// The hash of the text hashed so far with `text` behind it: `java_hash("ab") == extend(java_hash("a"), "b")`.
 pub fn extend(hash: i32, text: &str) -> i32 {
     if text.is_ascii() {
-        return text.bytes().fold(hash, |h, byte| step(h, u16::from(byte)));
+        // Four at a time: their products do not wait for each other.
+        let (fours, rest) = text.as_bytes().as_chunks::<4>();
+        let hash = fours.iter().fold(hash, |hash, four| {
+            let [a, b, c, d] = four.map(i32::from);
+            hash.wrapping_mul(31 * 31 * 31 * 31).wrapping_add(a * (31 * 31 * 31) + b * (31 * 31) + c * 31 + d)
+        });
+        return rest.iter().fold(hash, |hash, byte| step(hash, u16::from(*byte)));
     }
     text.encode_utf16().fold(hash, step)
 }

@@ -111,7 +111,7 @@ impl<'a> Iterator for Segments<'a> {
 
     fn next(&mut self) -> Option<&'a str> {
         let rest = self.rest?;
-        let end = rest.bytes().position(|byte| byte == VALUE_END as u8);
+        let end = memchr::memchr(VALUE_END as u8, rest.as_bytes());
         let (segment, behind) = end.map_or((rest, None), |end| (&rest[..end], Some(&rest[end + 1..])));
         self.rest = behind;
         Some(segment)
@@ -121,7 +121,7 @@ impl<'a> Iterator for Segments<'a> {
 impl DoubleEndedIterator for Segments<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         let rest = self.rest?;
-        let start = rest.bytes().rposition(|byte| byte == VALUE_END as u8);
+        let start = memchr::memrchr(VALUE_END as u8, rest.as_bytes());
         let (segment, before) = start.map_or((rest, None), |start| (&rest[start + 1..], Some(&rest[..start])));
         self.rest = before;
         Some(segment)
@@ -172,18 +172,27 @@ pub enum Edit<'a> {
     SetIfAbsent(&'a str, &'a str),
     /// The name goes.
     Remove(&'a str),
+    /// Whole properties, closed by their separators, with names that neither the text nor another edit holds.
+    Append(&'a str),
 }
 
 impl Edit<'_> {
     fn name(&self) -> &str {
         match self {
             Edit::Set(name, _) | Edit::SetIfAbsent(name, _) | Edit::Remove(name) => name,
+            // No property is called that.
+            Edit::Append(_) => "",
         }
+    }
+
+    /// Whether it may take something out of the text.
+    fn may_replace(&self) -> bool {
+        matches!(self, Edit::Set(..) | Edit::Remove(_))
     }
 
     /// Whether what `name` had before is gone.
     fn replaces(&self, name: &str) -> bool {
-        !matches!(self, Edit::SetIfAbsent(..)) && self.name() == name
+        self.may_replace() && self.name() == name
     }
 }
 
@@ -191,7 +200,7 @@ impl Edit<'_> {
 pub fn write_edited(out: &mut Vec<u8>, text: &str, edits: &[Edit<'_>]) {
     let start = out.len();
     let replaced = |name: &str| edits.iter().any(|edit| edit.replaces(name));
-    if iterate(text).any(|(name, _)| replaced(name)) {
+    if edits.iter().any(Edit::may_replace) && iterate(text).any(|(name, _)| replaced(name)) {
         for segment in text.split_inclusive(VALUE_END) {
             let kept = match pair(segment.strip_suffix(VALUE_END).unwrap_or(segment)) {
                 Some((name, _)) => !replaced(name),
@@ -209,17 +218,27 @@ pub fn write_edited(out: &mut Vec<u8>, text: &str, edits: &[Edit<'_>]) {
             Edit::Set(name, value) => (name, value),
             Edit::SetIfAbsent(name, value) if is_absent(text, name, &edits[..at]) => (name, value),
             Edit::SetIfAbsent(..) | Edit::Remove(_) => continue,
+            Edit::Append(pairs) => {
+                close(out, start);
+                out.extend_from_slice(pairs.as_bytes());
+                continue;
+            }
         };
         let replaced_later = edits[at + 1..].iter().any(|later| later.replaces(name));
         if name.is_empty() || value.is_empty() || replaced_later {
             continue;
         }
-        if out.len() > start && out.last() != Some(&(VALUE_END as u8)) {
-            out.push(VALUE_END as u8);
-        }
+        close(out, start);
         out.extend_from_slice(name.as_bytes());
         out.push(NAME_END as u8);
         out.extend_from_slice(value.as_bytes());
+        out.push(VALUE_END as u8);
+    }
+}
+
+/// Adds the separator that the text from `start` on may lack.
+fn close(out: &mut Vec<u8>, start: usize) {
+    if out.len() > start && out.last() != Some(&(VALUE_END as u8)) {
         out.push(VALUE_END as u8);
     }
 }
@@ -242,7 +261,7 @@ pub fn edited(text: &str, edits: &[Edit<'_>]) -> String {
 }
 
 fn pair(segment: &str) -> Option<(&str, &str)> {
-    let end = segment.bytes().position(|byte| byte == NAME_END as u8)?;
+    let end = memchr::memchr(NAME_END as u8, segment.as_bytes())?;
     let (name, value) = (&segment[..end], &segment[end + 1..]);
     (!name.is_empty() && !value.is_empty()).then_some((name, value))
 }
@@ -299,6 +318,8 @@ mod tests {
         assert_eq!(edited(TEXT, &[Edit::Set("KEYS", "c")]), "TAGS\u{1}TagA\u{2}KEYS\u{1}c\u{2}");
         assert_eq!(edited(TEXT, &[Edit::SetIfAbsent("KEYS", "c")]), TEXT);
         assert_eq!(edited("A\u{1}1", &[Edit::SetIfAbsent("B", "2")]), "A\u{1}1\u{2}B\u{1}2\u{2}");
+        assert_eq!(edited("A\u{1}1", &[Edit::Append("B\u{1}2\u{2}")]), "A\u{1}1\u{2}B\u{1}2\u{2}");
+        assert_eq!(edited("", &[Edit::Append("B\u{1}2\u{2}"), Edit::Set("A", "1")]), "B\u{1}2\u{2}A\u{1}1\u{2}");
         assert_eq!(edited("A\u{1}1", &[Edit::Remove("B")]), "A\u{1}1", "nothing to change, nothing changed");
     }
 

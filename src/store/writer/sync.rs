@@ -1,14 +1,16 @@
 //! Syncing the log: one sync at a time, each covering everything appended before it began.
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::LogWriter;
-use crate::env::{BoxFuture, File, Millis};
+use crate::env::{BoxFuture, Millis};
 use crate::proto::PhysicalOffset;
 use crate::store::error::StoreError;
 use crate::store::options::FlushMode;
+use crate::store::segment::Segment;
 
 /// A sync has ended; goes to [`LogWriter::finish_sync`].
 #[derive(Debug)]
@@ -32,9 +34,13 @@ impl LogWriter {
         self.syncing = true;
         let segments = self.store.log.segments();
         let dirty = segments.iter().filter(|segment| segment.end() > flushed && segment.base() < up_to);
-        let files: Vec<Arc<dyn File>> = dirty.map(|segment| Arc::clone(segment.file())).collect();
+        let dirty: Vec<Arc<Segment>> = dirty.cloned().collect();
+        let mapped = self.store.options.flush == FlushMode::Async;
         let store_time = self.last_store_time;
-        Some(Box::pin(async move { SyncDone { up_to, store_time, result: sync_all(files).await } }))
+        Some(Box::pin(async move {
+            let result = sync_all(&dirty, mapped.then_some(flushed..up_to)).await;
+            SyncDone { up_to, store_time, result }
+        }))
     }
 
     /// Takes note of a sync: under SYNC_FLUSH what it covers becomes visible to consumers. Returns the position up to
@@ -63,9 +69,13 @@ impl LogWriter {
     }
 }
 
-async fn sync_all(files: Vec<Arc<dyn File>>) -> io::Result<()> {
-    for file in files {
-        file.sync().await?;
+/// Syncs the segments. `mapped` is what was written through their mappings.
+async fn sync_all(dirty: &[Arc<Segment>], mapped: Option<Range<u64>>) -> io::Result<()> {
+    for segment in dirty {
+        if let Some(written) = &mapped {
+            segment.release(written).await;
+        }
+        segment.file().sync().await?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the writer does beside appending: the next segment, queue files, the checkpoint. The work that
+//! What the writer does beside appending: the next segment, present pages, queue files, the checkpoint. The work that
 //! may wait for the device is handed out as futures, so that it runs beside the writer.
 
 use std::collections::VecDeque;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use futures::future::{FutureExt, Shared};
 
 use super::append::KEPT_ENTRIES;
+use super::pages::PagesAhead;
 use super::LogWriter;
 use crate::env::{BoxFuture, Millis};
 use crate::store::checkpoint::{Checkpoint, CheckpointFile};
@@ -46,6 +47,7 @@ pub(super) struct Upkeep {
     preparing: Option<Preparation>,
     /// Segments asked for so far; tells one preparation from the next.
     preparations: u64,
+    pub(super) pages: PagesAhead,
     /// Queues by the time their entries were written, with their length then.
     cooling: VecDeque<(Millis, Arc<ConsumeQueue>, u64)>,
     checkpoint: CheckpointState,
@@ -81,6 +83,7 @@ struct Gathering {
 pub struct JobDone(Done);
 
 enum Done {
+    Pages,
     Segment(u64, Prepared),
     Checkpoint { files: StateFiles, saved: Checkpoint, queues: Option<Gathering>, result: io::Result<()> },
 }
@@ -91,6 +94,7 @@ impl Upkeep {
             next: None,
             preparing: None,
             preparations: 0,
+            pages: PagesAhead::default(),
             cooling: VecDeque::new(),
             checkpoint: CheckpointState {
                 current: checkpoint,
@@ -104,6 +108,11 @@ impl Upkeep {
     }
 
     /// The prepared segment, if there is one.
+    pub(super) fn next(&self) -> Option<&Arc<Segment>> {
+        self.next.as_ref()
+    }
+
+    /// Takes the prepared segment, if there is one.
     pub(super) fn take_next(&mut self) -> Option<Arc<Segment>> {
         self.next.take()
     }
@@ -139,20 +148,22 @@ impl LogWriter {
         self.write_queues(now);
         self.cool_queues(now);
         let mut jobs = Vec::new();
+        jobs.extend(self.prepare_pages().map(|pages| pages.map(|()| JobDone(Done::Pages)).boxed()));
         jobs.extend(self.prepare_ahead());
         jobs.extend(self.save_state(now));
         jobs
     }
 
-    /// Whether the segment ahead is missing, so that [`LogWriter::maintain`] should not wait for its time.
+    /// Whether the pages or the segment ahead run short, so that [`LogWriter::maintain`] should not wait for its time.
     /// Cheap: to be asked after every batch.
     pub fn wants_upkeep(&self) -> bool {
-        self.wants_segment()
+        self.wants_pages() || self.wants_segment()
     }
 
     /// Takes note of an ended job.
     pub fn finish_job(&mut self, done: JobDone) {
         match done.0 {
+            Done::Pages => self.upkeep.pages.done(),
             Done::Segment(number, prepared) => self.take_prepared(number, prepared),
             Done::Checkpoint { files, saved, queues, result } => {
                 let state = &mut self.upkeep.checkpoint;

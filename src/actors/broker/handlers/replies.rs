@@ -75,7 +75,7 @@ fn encode(
         client_version: call.command.version,
         peer: call.peer,
     };
-    settings.send.precheck(&request, shared.wall())?;
+    settings.send.precheck(&request, || shared.wall())?;
     let first_send = FirstSend {
         topic: request.topic,
         default_topic: &header.default_topic,
