@@ -10,8 +10,8 @@ use super::error::StoreError;
 use super::handle::Store;
 use super::index::{IndexRecord, Progress};
 use crate::env::{BoxFuture, Millis};
-use crate::proto::message::record::{BodyCrc, Parsed, RecordError, RecordView};
 use crate::proto::message::parse;
+use crate::proto::message::record::{BodyCrc, Parsed, RecordError, RecordView};
 use crate::proto::PhysicalOffset;
 
 /// Bytes of log read at once.

@@ -6,4 +6,5 @@ mod consuming;
 mod ordering;
 mod polling;
 mod producing;
+mod scripted;
 mod support;
