@@ -5,6 +5,10 @@ use futures::future::LocalBoxFuture;
 use crate::checkers::Violation;
 use crate::world::World;
 
+#[path = "../scenarios/client_groups.rs"]
+mod client_groups;
+#[path = "../scenarios/client_support.rs"]
+mod client_support;
 #[path = "../scenarios/cluster.rs"]
 mod cluster;
 #[path = "../scenarios/disks.rs"]
@@ -48,6 +52,9 @@ pub const ALL: &[Scenario] = &[
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,
+    client_groups::STORM,
+    client_groups::ORDERED,
+    client_groups::RETRIES,
 ];
 
 /// The scenario of a name.

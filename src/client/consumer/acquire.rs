@@ -1,6 +1,5 @@
 //! Taking queues and giving them back.
 
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use super::rebalance::State;
 use super::{orderly, pull};
 use crate::client::error::Error;
 use crate::client::rules::start::{start, Start};
-use crate::client::timing::{within, Deadline};
+use crate::client::timing::within;
 use crate::client::MessageQueue;
 use crate::proto::message::names::is_retry_topic;
 
@@ -127,22 +126,20 @@ impl State {
         }
     }
 
-    /// Ends the consumer: waits for calls of the listener that run, at most `grace`, commits what they did, gives the locks
-    /// back and leaves the group (OFF-10, REB-4).
+    /// Ends the consumer: waits for calls of the listener that run, at most `grace`, then drops them, commits what is done,
+    /// gives the locks back and leaves the group (OFF-10, REB-4).
     pub async fn stop(&mut self, grace: Duration) {
         let core = Arc::clone(&self.core);
-        core.stopping.store(true, Ordering::Release);
-        core.permits.close();
-        let (clock, deadline) = (&*core.client.env.clock, Deadline::after(&*core.client.env.clock, grace));
-        while core.running.load(Ordering::Acquire) > 0 {
-            if within(clock, deadline.left(clock), core.idle.notified()).await.is_none() {
-                tracing::warn!(group = core.group, "listeners still run; their messages come again");
-                break;
-            }
+        core.life.stop();
+        if within(&*core.client.env.clock, grace, core.life.idle()).await.is_none() {
+            tracing::warn!(group = core.group, "listeners still run and are dropped; their messages come again");
+            // A broker frees the locks of a member that leaves: nothing may run on.
+            core.life.end_calls();
         }
         let owned: Vec<_> = core.owned().values().cloned().collect();
         self.release(owned.into_iter().map(|owned| (owned, None)).collect()).await;
-        self.finish_leaving().await;
+        let leaving = std::mem::take(&mut self.leaving).into_values().collect();
+        self.part(leaving, LISTENER_LIMIT).await;
         if let Err(error) = core.offsets.save().await {
             tracing::error!(%error, "offsets are not saved");
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::core::{Core, Handler, Running};
+use super::core::{Core, Handler};
 use super::hand_back;
 use super::listener::Verdict;
 use super::owned::OwnedQueue;
@@ -38,16 +38,16 @@ async fn consume(core: &Core, owned: &OwnedQueue, mut batch: Vec<Arc<Received>>)
 /// Calls the listener and does what it wants done; returns the messages with which that failed.
 async fn turn(core: &Core, owned: &OwnedQueue, batch: Vec<Arc<Received>>) -> Vec<Arc<Received>> {
     let Handler::Concurrent(listener) = &core.handler else { return Vec::new() };
-    let Ok(permit) = core.permits.acquire().await else { return Vec::new() };
-    // Counted first: whoever stops the consumer either sees this turn, or is seen by it.
-    let _running = Running::begin(core);
+    let Some(permit) = core.life.turn().await else { return Vec::new() };
+    let _running = core.life.begin();
     if owned.is_dropped() || core.is_stopping() {
         return Vec::new();
     }
     let (clock, began) = (&*core.client.env.clock, core.now());
     // A call that takes too long is dropped at its next await, so its messages are never in two hands (RTY-4). Only the
     // call itself counts, not the wait for its turn (RTY-5).
-    let verdict = within(clock, core.settings.consume_timeout, listener(batch.clone())).await;
+    let call = within(clock, core.settings.consume_timeout, listener(batch.clone()));
+    let Some(verdict) = core.life.unless_ended(call).await else { return Vec::new() };
     drop(permit);
     let verdict = verdict.unwrap_or(Verdict::Retry(LEVEL_AFTER_TIMEOUT));
     core.counters.consumed(&batch[0].topic, verdict == Verdict::Done, batch.len(), core.now().saturating_sub(began));

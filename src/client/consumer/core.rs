@@ -1,14 +1,15 @@
 //! What all parts of one consumer share.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use ractor::ActorRef;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 use super::info::Counters;
+use super::life::Life;
 use super::listener::Listener;
 use super::offsets::Offsets;
 use super::owned::OwnedQueue;
@@ -87,12 +88,7 @@ pub(super) struct Core {
     /// Queues that were given by hand instead of shared among members.
     pub assigned: Mutex<Option<Vec<MessageQueue>>>,
     pub owned: Mutex<BTreeMap<MessageQueue, Arc<OwnedQueue>>>,
-    pub permits: Semaphore,
-    /// Nothing new begins; what runs may end.
-    pub stopping: AtomicBool,
-    /// Calls of the listener that run, and who waits for their end.
-    pub running: AtomicUsize,
-    pub idle: Notify,
+    pub life: Life,
     pub actor: OnceLock<ActorRef<RebalanceMessage>>,
     /// A rebalance is asked for and has not begun.
     pub rebalance_pending: AtomicBool,
@@ -136,7 +132,7 @@ impl Core {
     }
 
     pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.life.is_stopping()
     }
 
     /// Tells the rebalance actor; after its end, nobody.
@@ -176,23 +172,5 @@ impl Core {
         self.offsets.write(&self.client, &self.group, &owned.queue, offset).await?;
         *committed = Some(offset);
         Ok(())
-    }
-}
-
-/// Counts a call of the listener while it runs.
-pub(super) struct Running<'a>(&'a Core);
-
-impl<'a> Running<'a> {
-    pub fn begin(core: &'a Core) -> Running<'a> {
-        core.running.fetch_add(1, Ordering::AcqRel);
-        Running(core)
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        if self.0.running.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.idle.notify_one();
-        }
     }
 }

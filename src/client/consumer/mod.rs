@@ -15,6 +15,7 @@ mod concurrent;
 mod core;
 mod hand_back;
 mod info;
+mod life;
 mod listener;
 mod locks;
 mod offsets;

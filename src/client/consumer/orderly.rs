@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::{select, Either};
 use futures::pin_mut;
 
-use super::core::{Core, Handler, Running};
+use super::core::{Core, Handler};
 use super::hand_back::send_to_retry;
 use super::listener::Verdict;
 use super::owned::OwnedQueue;
@@ -60,10 +60,10 @@ async fn taken_away(owned: &OwnedQueue) {
 /// Consumes the next batch.
 async fn turn(core: &Core, owned: &OwnedQueue) -> Turn {
     let Handler::Orderly(listener) = &core.handler else { return Turn::End };
-    let Ok(_permit) = core.permits.acquire().await else { return Turn::End };
+    let Some(_permit) = core.life.turn().await else { return Turn::End };
     // Whoever takes the queue away waits for this, then commits what is done.
     let _busy = owned.busy.lock().await;
-    let _running = Running::begin(core);
+    let _running = core.life.begin();
     if owned.is_dropped() || core.is_stopping() {
         return Turn::End;
     }
@@ -74,11 +74,13 @@ async fn turn(core: &Core, owned: &OwnedQueue) -> Turn {
     let Some(first) = batch.first() else { return Turn::Next };
     let (topic, began) = (first.topic.clone(), core.now());
     let verdict = {
-        let (call, expiry) = (listener(batch.clone()), lock_expiry(core, owned));
-        pin_mut!(expiry);
-        match select(call, expiry).await {
-            Either::Left((verdict, _)) => verdict,
-            Either::Right(_) => return Turn::Lost,
+        let (call, expiry) = (core.life.unless_ended(listener(batch.clone())), lock_expiry(core, owned));
+        pin_mut!(call, expiry);
+        // The lease first: a process that stood still meanwhile must not go on with the call.
+        match select(expiry, call).await {
+            Either::Left(_) => return Turn::Lost,
+            Either::Right((Some(verdict), _)) => verdict,
+            Either::Right((None, _)) => return Turn::End,
         }
     };
     core.counters.consumed(&topic, verdict == Verdict::Done, batch.len(), core.now().saturating_sub(began));

@@ -223,8 +223,8 @@ impl PushConsumer {
         self.core.rebalance();
     }
 
-    /// Ends: begins nothing more, waits at most `grace` for calls of the listener that run, commits, gives locks back and
-    /// leaves the group, so that other members take over at once.
+    /// Ends: begins nothing more, waits at most `grace` for calls of the listener that run and then drops them, commits,
+    /// gives locks back and leaves the group, so that other members take over at once.
     pub async fn stop(self, grace: Duration) {
         self.core.stop(grace).await;
     }

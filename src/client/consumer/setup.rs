@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use ractor::Actor;
-use tokio::sync::{oneshot, Notify, Semaphore};
+use tokio::sync::oneshot;
 
 use super::core::{Core, Handler, Settings};
 use super::info::{Counters, Member};
+use super::life::Life;
 use super::offsets::{LocalOffsets, Offsets};
 use super::rebalance::{RebalanceActor, RebalanceMessage};
 use crate::client::error::Error;
@@ -80,21 +81,18 @@ impl Setup {
         let core = Arc::new(Core {
             client: Arc::clone(shared),
             group,
-            permits: Semaphore::new(settings.concurrency.clamp(1, Semaphore::MAX_PERMITS)),
-            settings,
             handler,
             broadcasting: self.broadcasting,
             offsets,
             subscriptions: Mutex::new(subscriptions),
             assigned: Mutex::new(self.assigned),
             owned: Mutex::default(),
-            stopping: AtomicBool::new(false),
-            running: AtomicUsize::new(0),
-            idle: Notify::new(),
+            life: Life::new(settings.concurrency),
             actor: OnceLock::new(),
             rebalance_pending: AtomicBool::new(false),
             counters: Counters::default(),
             started_at: shared.env.clock.now(),
+            settings,
         });
         if member {
             shared.join_consumers(&core.group, Arc::new(Member(Arc::downgrade(&core))))?;
