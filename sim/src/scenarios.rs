@@ -5,6 +5,8 @@ use futures::future::LocalBoxFuture;
 use crate::checkers::Violation;
 use crate::world::World;
 
+#[path = "../scenarios/client_edges.rs"]
+mod client_edges;
 #[path = "../scenarios/client_groups.rs"]
 mod client_groups;
 #[path = "../scenarios/client_support.rs"]
@@ -55,6 +57,9 @@ pub const ALL: &[Scenario] = &[
     client_groups::STORM,
     client_groups::ORDERED,
     client_groups::RETRIES,
+    client_edges::LOCK_LOST,
+    client_edges::STALE_ROUTES,
+    client_edges::LATE_ANSWERS,
 ];
 
 /// The scenario of a name.

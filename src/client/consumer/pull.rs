@@ -45,11 +45,13 @@ pub(super) async fn run(core: Arc<Core>, owned: Arc<OwnedQueue>) {
             return;
         }
         let pulled = {
-            let (pull, taken) = (pull(&core, &owned, broker_id), taken_away(&owned));
-            pin_mut!(pull, taken);
-            match select(pull, taken).await {
+            let subscription = core.subscription(&owned.queue.topic).unwrap_or_default();
+            let interrupted = interrupted(&core, &owned, subscription.sub_version);
+            let pull = pull(&core, &owned, broker_id, &subscription);
+            pin_mut!(pull, interrupted);
+            match select(pull, interrupted).await {
                 Either::Left((pulled, _)) => pulled,
-                Either::Right(_) => return,
+                Either::Right(_) => continue,
             }
         };
         let pause = match pulled {
@@ -80,6 +82,15 @@ async fn taken_away(owned: &OwnedQueue) {
     }
 }
 
+/// Completes once a pull under way is no longer of use: the queue is taken away, or other messages are subscribed to, and a
+/// held pull would pass over them (SUB-3).
+async fn interrupted(core: &Core, owned: &OwnedQueue, version: i64) {
+    let current = || core.subscriptions().get(&owned.queue.topic).map_or(0, |subscription| subscription.sub_version);
+    while !owned.is_dropped() && current() == version {
+        owned.room.notified().await;
+    }
+}
+
 /// Hands messages on.
 fn deliver(core: &Arc<Core>, owned: &Arc<OwnedQueue>, messages: Vec<Arc<Received>>, next: i64) {
     let any = !messages.is_empty();
@@ -91,12 +102,16 @@ fn deliver(core: &Arc<Core>, owned: &Arc<OwnedQueue>, messages: Vec<Arc<Received
     }
 }
 
-async fn pull(core: &Core, owned: &OwnedQueue, broker_id: i64) -> Result<Pulled, Error> {
+async fn pull(
+    core: &Core,
+    owned: &OwnedQueue,
+    broker_id: i64,
+    subscription: &SubscriptionData,
+) -> Result<Pulled, Error> {
     let queue = &owned.queue;
-    let subscription = core.subscription(&queue.topic).unwrap_or_default();
     let reader = core.client.routes().reader(&queue.broker_name, broker_id).map(|(_, address)| address.to_owned());
     let address = reader.ok_or_else(|| Error::NoBroker { broker: queue.broker_name.clone() })?;
-    let command = pull_command(core, owned, &subscription);
+    let command = pull_command(core, owned, subscription);
     let answer = core.client.connections.call(&address, command, core.settings.hold + HOLD_SLACK).await?;
     match answer.code {
         response::SUCCESS | response::PULL_NOT_FOUND | response::PULL_RETRY_IMMEDIATELY => {}
@@ -112,7 +127,7 @@ async fn pull(core: &Core, owned: &OwnedQueue, broker_id: i64) -> Result<Pulled,
         response::SUCCESS => {
             let delta = fields.offset_delta.unwrap_or(0);
             let mut messages = Received::all_in(&queue.broker_name, &answer.body)?;
-            messages.retain(|message| wants(&subscription, message));
+            messages.retain(|message| wants(subscription, message));
             let place = |mut message: Received| {
                 message.offset += delta;
                 Arc::new(message)

@@ -153,6 +153,12 @@ impl PushConsumerBuilder {
         self
     }
 
+    /// How long a broker may hold a pull while there is nothing; 15 s. A reset by a tool is noticed with the next pull.
+    pub fn long_poll(mut self, hold: Duration) -> Self {
+        self.setup.settings.hold = hold;
+        self
+    }
+
     /// Starts with a listener that gets one message at a time, many at once, in no order. One that panics has failed.
     ///
     /// # Errors
@@ -209,6 +215,22 @@ impl PushConsumer {
     /// The queues it has now.
     pub fn queues(&self) -> Vec<MessageQueue> {
         self.core.owned().keys().cloned().collect()
+    }
+
+    /// Subscribes to another topic, or to other tags of one: brokers know of it when this returns. All members have to.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an illegal name or an expression that is none.
+    pub async fn subscribe(&self, topic: &str, tags: &str) -> Result<(), Error> {
+        self.core.resubscribe(topic, Some(tags)).await
+    }
+
+    /// Ends the subscription to a topic; its queues are given back.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an illegal name.
+    pub async fn unsubscribe(&self, topic: &str) -> Result<(), Error> {
+        self.core.resubscribe(topic, None).await
     }
 
     /// Pulls no more of any queue until [`PushConsumer::resume`]. What is here already is consumed, queues and locks are

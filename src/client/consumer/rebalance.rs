@@ -57,6 +57,7 @@ pub(super) struct RebalanceActor;
 
 pub(super) struct State {
     pub core: Arc<Core>,
+    began: Duration,
     /// Queues that were taken away while their listener still runs.
     pub leaving: BTreeMap<MessageQueue, Leaving>,
     /// Where the application wants to go on.
@@ -71,7 +72,8 @@ impl Actor for RebalanceActor {
     async fn pre_start(&self, myself: ActorRef<Self::Msg>, core: Arc<Core>) -> Result<State, ActorProcessingErr> {
         myself.send_interval(PERIOD, || RebalanceMessage::Tick);
         myself.send_interval(COMMIT_PERIOD, || RebalanceMessage::Commit);
-        Ok(State { core, leaving: BTreeMap::new(), seeks: BTreeMap::new() })
+        let began = core.now();
+        Ok(State { core, began, leaving: BTreeMap::new(), seeks: BTreeMap::new() })
     }
 
     async fn handle(
@@ -140,7 +142,7 @@ impl State {
             match self.share(&topic).await {
                 Ok(share) => complete &= self.apply(&topic, share).await,
                 // A topic may come to be later; that is looked for every period.
-                Err(Error::NoRoute { .. }) if topic != self.core.retry_topic() => {}
+                Err(Error::NoRoute { .. }) if topic != self.core.retry_topic() || self.is_old() => {}
                 Err(error) => {
                     tracing::debug!(topic, %error, "the share of a topic could not be computed");
                     complete = false;
@@ -150,6 +152,11 @@ impl State {
         if !complete {
             self.core.rebalance_after(AGAIN_AFTER);
         }
+    }
+
+    /// Whether the broker has had its time to make the group's retry topic; a group may be set to have none.
+    fn is_old(&self) -> bool {
+        self.core.now().saturating_sub(self.began) > PERIOD
     }
 
     /// The queues of a topic that are this consumer's.

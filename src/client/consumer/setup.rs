@@ -160,6 +160,29 @@ impl Core {
         Ok(self)
     }
 
+    /// Changes a subscription while the consumer runs, or with `None` ends it. When this returns, brokers have been told.
+    pub async fn resubscribe(&self, topic: &str, tags: Option<&str>) -> Result<(), Error> {
+        validate_topic(topic).map_err(|error| Error::Invalid(error.to_string()))?;
+        {
+            let mut subscriptions = self.subscriptions();
+            match tags {
+                Some(tags) => {
+                    // Brokers take a change only if its version is larger, so it must be, whatever the clock says.
+                    let before = subscriptions.get(topic).map_or(0, |subscription| subscription.sub_version);
+                    let version = self.client.env.clock.now().0.max(before + 1);
+                    let subscription = SubscriptionData::new(topic, ExpressionType::Tag, tags, version)
+                        .map_err(|error| Error::Invalid(error.to_string()))?;
+                    subscriptions.insert(topic.to_owned(), subscription);
+                }
+                None => drop(subscriptions.remove(topic)),
+            }
+        }
+        self.client.heartbeat_all().await;
+        self.owned().values().filter(|owned| owned.queue.topic == topic).for_each(|owned| owned.room.notify_one());
+        self.rebalance();
+        Ok(())
+    }
+
     /// Wants all messages of queues whose topic is not subscribed to.
     pub fn subscribe_to_all_of(&self, queues: &[MessageQueue]) {
         let mut subscriptions = self.subscriptions();

@@ -18,6 +18,8 @@ use crate::client::MessageQueue;
 use crate::proto::remoting::requests::{SendHeader, SendNames, SendResponse};
 use crate::proto::remoting::{request, response, Command, Text};
 
+/// How long to wait before a route that went away is asked for again.
+const ROUTE_PAUSE: Duration = Duration::from_millis(100);
 /// Topics whose turn a producer remembers.
 const ROBINS_MAX: usize = 10_000;
 
@@ -35,6 +37,23 @@ impl Inner {
         self.client.route_to_send(topic, self.settings.default_queues).await
     }
 
+    /// The route within what time there is. One that was there before and is not now is waited for: its only broker restarts.
+    async fn route_in_time(&self, topic: &str, deadline: Deadline) -> Result<Arc<Route>, Error> {
+        let clock = &*self.client.env.clock;
+        let was_there = self.choices().robins.contains_key(topic);
+        loop {
+            let route = within(clock, deadline.left(clock), self.route(topic)).await;
+            match route.unwrap_or_else(|| Err(self.late_route())) {
+                Err(Error::NoRoute { .. } | Error::NoNameServer { .. })
+                    if was_there && deadline.left(clock) > ROUTE_PAUSE =>
+                {
+                    clock.sleep(ROUTE_PAUSE).await;
+                }
+                route => return route,
+            }
+        }
+    }
+
     /// Sends a packet, within the producer's time-out; one [`Sent`] for each message in it.
     pub async fn deliver(&self, packet: Packet, target: Target) -> Result<Vec<Sent>, SendError> {
         let clock = &*self.client.env.clock;
@@ -44,8 +63,7 @@ impl Inner {
         let mut attempts = Attempts::new(self.settings.retries, end, matches!(target, Target::Queue(_)));
         let mut failed: Vec<Attempt> = Vec::new();
         loop {
-            let route = within(clock, deadline.left(clock), self.route(&packet.topic)).await;
-            let route = match route.unwrap_or_else(|| Err(self.late_route())) {
+            let route = match self.route_in_time(&packet.topic, deadline).await {
                 Ok(route) => route,
                 Err(error) => return Err(SendError { error, attempts: failed }),
             };

@@ -340,6 +340,40 @@ async fn no_more_is_held_than_flow_control_allows() {
     assert_eq!(client.admin().lag("cg", Some("Orders")).await.unwrap().total(), 0);
 }
 
+/// SUB-3: a tag was added, and for a while its messages were passed over.
+#[tokio::test]
+async fn sub_3_messages_of_a_new_tag_come_at_once() {
+    let cluster = Cluster::start(1, "").await;
+    cluster.make_topic("Orders", 1).await;
+    cluster.make_topic("Other", 1).await;
+    let client = cluster.client();
+    let producer = client.producer("pg").start().unwrap();
+    let seen = Seen::default();
+    let heard = seen.clone();
+    let consumer = client.push_consumer("cg").subscribe("Orders", "A").consume_from(ConsumeFrom::First);
+    let consumer = consumer
+        .concurrently(move |message| {
+            heard.add(&message);
+            async { Action::Done }
+        })
+        .await
+        .unwrap();
+    producer.send(Message::new("Orders", "a1").tag("A")).await.unwrap();
+    producer.send(Message::new("Orders", "b0").tag("B")).await.unwrap();
+    seen.wait(&cluster, 1).await;
+    consumer.subscribe("Orders", "A || B").await.unwrap();
+    producer.send(Message::new("Orders", "b1").tag("B")).await.unwrap();
+    seen.wait(&cluster, 2).await;
+    consumer.subscribe("Other", "*").await.unwrap();
+    consumer.unsubscribe("Orders").await.unwrap();
+    producer.send(Message::new("Other", "c1")).await.unwrap();
+    until(&cluster.env, async || seen.bodies().contains(&"c1".to_owned()).then_some(())).await;
+    until(&cluster.env, async || consumer.queues().iter().all(|queue| queue.topic != "Orders").then_some(())).await;
+    assert_eq!(seen.bodies().iter().filter(|body| *body == "b1").count(), 1, "{:?}", seen.bodies());
+    assert!(consumer.subscribe("Orders", "||").await.is_err());
+    consumer.stop(LIMIT).await;
+}
+
 #[tokio::test]
 async fn off_7_a_running_group_can_be_reset() {
     let cluster = Cluster::start(1, "").await;
@@ -349,6 +383,7 @@ async fn off_7_a_running_group_can_be_reset() {
     let seen = Seen::default();
     let heard = seen.clone();
     let consumer = first(&client, "cg", "Orders")
+        .long_poll(Duration::from_millis(500))
         .concurrently_in_batches(4, move |batch| {
             batch.iter().for_each(|message| heard.add(message));
             async { Action::Done }
