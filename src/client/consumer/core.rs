@@ -8,6 +8,7 @@ use std::time::Duration;
 use ractor::ActorRef;
 use tokio::sync::Notify;
 
+use super::acquire::Leaving;
 use super::info::Counters;
 use super::life::Life;
 use super::listener::Listener;
@@ -88,6 +89,8 @@ pub(super) struct Core {
     /// Queues that were given by hand instead of shared among members.
     pub assigned: Mutex<Option<Vec<MessageQueue>>>,
     pub owned: Mutex<BTreeMap<MessageQueue, Arc<OwnedQueue>>>,
+    /// Queues that were taken away while their listener still runs.
+    pub leaving: Mutex<BTreeMap<MessageQueue, Leaving>>,
     pub life: Life,
     pub actor: OnceLock<ActorRef<RebalanceMessage>>,
     /// A rebalance is asked for and has not begun.
@@ -107,6 +110,10 @@ impl Core {
 
     pub fn owned(&self) -> MutexGuard<'_, BTreeMap<MessageQueue, Arc<OwnedQueue>>> {
         self.owned.lock().expect("no holder panics")
+    }
+
+    pub fn leaving(&self) -> MutexGuard<'_, BTreeMap<MessageQueue, Leaving>> {
+        self.leaving.lock().expect("no holder panics")
     }
 
     pub fn subscriptions(&self) -> MutexGuard<'_, BTreeMap<String, SubscriptionData>> {
