@@ -1,6 +1,7 @@
 //! The commands of the one binary.
 
 mod bench;
+mod console;
 mod serve;
 #[cfg(feature = "tokio")]
 mod signals;
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
+use self::console::tell;
 use crate::store::OpenError;
 
 /// Something was refused or not found.
@@ -128,9 +130,9 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            tell!("error: {error:#}");
             if let Some(hint) = hint(&error) {
-                eprintln!("hint: {hint}");
+                tell!("hint: {hint}");
             }
             ExitCode::from(exit_code(&error))
         }
@@ -157,8 +159,8 @@ fn exit_code(error: &anyhow::Error) -> u8 {
 /// What to try next, where that is known.
 fn hint(error: &anyhow::Error) -> Option<&'static str> {
     error.chain().find_map(|cause| {
-        if let Some(OpenError::Locked { .. }) = cause.downcast_ref() {
-            return Some("stop that broker, or choose another folder with --data DIR");
+        if let Some(hint) = cause.downcast_ref().and_then(OpenError::hint) {
+            return Some(hint);
         }
         match cause.downcast_ref::<io::Error>()?.kind() {
             io::ErrorKind::AddrInUse => Some("stop what listens there, or choose another address; `--help` shows how"),

@@ -20,7 +20,7 @@ use crate::client::rules::allocation::Allocation;
 use crate::client::rules::process_queue::Limits;
 use crate::client::rules::start::ConsumeFrom;
 use crate::client::MessageQueue;
-use crate::env::Millis;
+use crate::env::{Canary, Millis};
 use crate::proto::filter::SubscriptionData;
 use crate::proto::message::names::retry_topic;
 
@@ -172,7 +172,13 @@ impl Core {
     /// would change nothing.
     pub async fn commit(&self, owned: &OwnedQueue, to: Option<i64>) -> Result<(), crate::client::Error> {
         let mut committed = owned.committed.lock().await;
-        let offset = to.unwrap_or_else(|| owned.process().progress());
+        let offset = to.unwrap_or_else(|| {
+            let process = owned.process();
+            if self.client.env.canary(Canary::ClientCommitsPulled) {
+                return process.pulled_to();
+            }
+            process.progress()
+        });
         if *committed == Some(offset) {
             return Ok(());
         }
