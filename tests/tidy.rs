@@ -11,7 +11,8 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
     let store = [proto.clone(), vec!["proto", "config"]].concat();
     let rules = [store.clone(), vec!["store"]].concat();
     let actors = [rules.clone(), vec!["nameserver", "broker"]].concat();
-    let cli = [actors.clone(), vec!["actors"]].concat();
+    let client = [proto.clone(), vec!["proto", "store", "actors"]].concat();
+    let cli = [actors.clone(), vec!["actors", "client"]].concat();
     BTreeMap::from([
         ("env", vec![]),
         ("config", config),
@@ -20,6 +21,7 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("nameserver", rules.clone()),
         ("broker", rules),
         ("actors", actors),
+        ("client", client),
         ("cli", cli),
     ])
 }
@@ -83,7 +85,7 @@ fn findings() -> Vec<String> {
                     findings.push(format!("{place}: `{module}` may not use `{used}`"));
                 }
             }
-            if DECIDE.contains(&module) {
+            if DECIDE.contains(&module) || relative.starts_with("client/rules") {
                 for runtime in ["tokio", "ractor"] {
                     if line.contains(runtime) {
                         findings.push(format!("{place}: `{module}` decides and may not name {runtime}"));

@@ -44,6 +44,9 @@ const fn row(canary: Canary, scenario: &'static str, checkers: &'static [&'stati
     Planted { canary, scenario, checkers }
 }
 
+const COMMITTED: &str = "only what is consumed is committed";
+const CONSUMED: &str = "a group consumes everything";
+
 /// All planted bugs. One that two scenarios must find has two rows.
 pub const ALL: &[Planted] = &[
     row(Canary::AcknowledgeBeforeSync, "store_power_cut", &[KEPT]),
@@ -85,6 +88,10 @@ pub const ALL: &[Planted] = &[
     row(Canary::ReviveDeletedTopics, "model", &["answers are those of the reference model"]),
     row(Canary::FailOnPurpose, "calm", &["the pipeline canary"]),
     row(Canary::RealEntropy, "calm", &[REPLAY]),
+    row(Canary::ClientCommitsPulled, "client_rebalance_storm", &[COMMITTED, CONSUMED]),
+    row(Canary::ClientOutlivesLock, "client_lock_lost", &["no call outlives its lock"]),
+    row(Canary::ClientOutlivesLock, "client_ordered", &["a queue has one owner"]),
+    row(Canary::ClientForgetsFailures, "client_retries", &[CONSUMED]),
 ];
 
 /// What reports a run that differs from itself.

@@ -10,6 +10,12 @@ use crate::plan::Plan;
 use crate::stage;
 use crate::world::World;
 
+#[path = "../scenarios/client_edges.rs"]
+mod client_edges;
+#[path = "../scenarios/client_groups.rs"]
+mod client_groups;
+#[path = "../scenarios/client_support.rs"]
+mod client_support;
 #[path = "../scenarios/clients.rs"]
 mod clients;
 #[path = "../scenarios/cluster.rs"]
@@ -99,6 +105,12 @@ pub const ALL: &[Scenario] = &[
     load::IDLE,
     load::OVERLOAD,
     load::HALF_OPEN,
+    client_groups::STORM,
+    client_groups::ORDERED,
+    client_groups::RETRIES,
+    client_edges::LOCK_LOST,
+    client_edges::STALE_ROUTES,
+    client_edges::LATE_ANSWERS,
     swarm::NETWORK,
     swarm::SYNC,
     swarm::EVERYTHING,

@@ -77,6 +77,12 @@ pub enum Canary {
     FailOnPurpose,
     /// Random numbers come from the machine that runs the simulation: no run can be repeated.
     RealEntropy,
+    /// A consumer of the client library commits what it has pulled.
+    ClientCommitsPulled,
+    /// A call of the client library's orderly listener goes on after its lock's lease.
+    ClientOutlivesLock,
+    /// The client library takes a message for handed back though nobody took it.
+    ClientForgetsFailures,
 }
 
 /// The planted bugs of an environment, for rules that have no doors. In the shipped build it says no to everything.

@@ -13,6 +13,8 @@ mod cases;
 #[cfg(feature = "tokio")]
 mod cli;
 #[cfg(feature = "tokio")]
+mod client;
+#[cfg(feature = "tokio")]
 mod cluster;
 mod config_files;
 mod index;

@@ -31,6 +31,8 @@ const LARGE_FRAME: usize = 8 * 1024;
 const UNWRITTEN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Requests waiting for their answers above which a session stops reading more; parked pulls count too.
 const WAITING_MAX: usize = 64 * 1024;
+/// Requests of ours below which nobody looks for callers that gave up waiting.
+const CALLS_SWEPT_MIN: usize = 16;
 /// Rounds of reading and writing before other tasks get their turn.
 const ROUNDS: usize = 16;
 
@@ -105,6 +107,7 @@ impl<S: Service> Session<S> {
             partial: Vec::new(),
             backlog: false,
             calls: BTreeMap::new(),
+            calls_swept_at: CALLS_SWEPT_MIN,
             next_opaque: 1,
             serialization: Serialization::Json,
             closing: false,
@@ -128,6 +131,8 @@ struct Running<S: Service> {
     backlog: bool,
     /// Requests to the peer that wait for their answers, by number.
     calls: BTreeMap<i32, oneshot::Sender<Command>>,
+    /// How many there have to be before those given up are looked for.
+    calls_swept_at: usize,
     next_opaque: i32,
     /// What the peer last used: requests to it are written the same way.
     serialization: Serialization,
@@ -205,15 +210,23 @@ impl<S: Service> Running<S> {
             command.opaque = self.next_opaque;
             self.next_opaque = self.next_opaque.wrapping_add(1);
             if let Some(reply) = reply {
-                // Callers that gave up waiting leave their entry behind; drop those before adding one.
-                self.calls.retain(|_, waiting| !waiting.is_closed());
-                self.calls.insert(command.opaque, reply);
+                self.remember(command.opaque, reply);
             }
             if let Err(error) = command.encode(self.serialization, &mut self.output.bytes) {
                 tracing::warn!(connection = self.session.handle.id().0, %error, "a request to the peer was not sent");
             }
         }
         progress
+    }
+
+    /// Adds a request that waits for its answer. Callers that gave up leave their entry behind; those are dropped whenever
+    /// the table has doubled, so that it costs little and holds at most twice what is waited for.
+    fn remember(&mut self, opaque: i32, reply: oneshot::Sender<Command>) {
+        if self.calls.len() >= self.calls_swept_at {
+            self.calls.retain(|_, waiting| !waiting.is_closed());
+            self.calls_swept_at = (self.calls.len() * 2).max(CALLS_SWEPT_MIN);
+        }
+        self.calls.insert(opaque, reply);
     }
 
     /// Takes answers that have become ready.

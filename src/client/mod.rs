@@ -1,0 +1,38 @@
+//! The client library: producers, consumers and tools for a metaq or RocketMQ cluster.
+//!
+//! Everything starts with a [`Client`], which knows the NameServers and shares its connections:
+//!
+//! | to | use |
+//! | --- | --- |
+//! | send | [`Client::producer`], [`Producer`] |
+//! | have messages brought to a listener | [`Client::push_consumer`], [`PushConsumer`] |
+//! | ask for messages, as a group or alone | [`Client::pull_consumer`], [`Client::reader`], [`PullConsumer`] |
+//! | look after the cluster | [`Client::admin`], [`Admin`] |
+
+mod admin;
+mod compression;
+mod connections;
+mod consumer;
+mod error;
+mod instance;
+mod keys;
+mod members;
+mod message;
+mod nameservers;
+mod producer;
+mod remote;
+mod rules;
+mod server_requests;
+mod timing;
+
+pub use crate::proto::body::MessageQueue;
+pub use admin::{Admin, GroupLag, ResetTo};
+pub use compression::UnpackError;
+pub use consumer::{
+    Action, ConsumeFrom, OrderlyAction, Position, PullConsumer, PullConsumerBuilder, PushConsumer, PushConsumerBuilder,
+};
+pub use error::Error;
+pub use instance::Client;
+pub use message::{Message, Received};
+pub use producer::{Attempt, AutoBatch, Durability, Producer, ProducerBuilder, SendError, Sent};
+pub use rules::allocation::{Allocation, AllocationError, MachineRooms};

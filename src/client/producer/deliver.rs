@@ -1,0 +1,228 @@
+//! Carries one packet to a broker: chooses, sends, and tries again as [`rules::retry`](crate::client::rules::retry) says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::SemaphorePermit;
+
+use super::packet::Packet;
+use super::result::{Attempt, Durability, SendError, Sent};
+use super::{Inner, Target};
+use crate::client::error::Error;
+use crate::client::instance::refusal;
+use crate::client::rules::choice::RoundRobin;
+use crate::client::rules::retry::{certainly_not_stored, Attempts, Failure};
+use crate::client::rules::route::{Route, TEMPLATE_TOPIC};
+use crate::client::timing::{within, Deadline};
+use crate::client::MessageQueue;
+use crate::proto::remoting::requests::{SendHeader, SendNames, SendResponse};
+use crate::proto::remoting::{request, response, Command, Text};
+
+/// How long to wait before a route that went away is asked for again.
+const ROUTE_PAUSE: Duration = Duration::from_millis(100);
+/// Topics whose turn a producer remembers.
+const ROBINS_MAX: usize = 10_000;
+
+/// Where an attempt has put a packet.
+struct Placed {
+    offset_ids: String,
+    queue_id: i32,
+    offset: i64,
+    durability: Durability,
+}
+
+impl Inner {
+    /// The route to send by, that of the template for a topic that does not exist yet.
+    pub async fn route(&self, topic: &str) -> Result<Arc<Route>, Error> {
+        self.client.route_to_send(topic, self.settings.default_queues).await
+    }
+
+    /// The route within what time there is. One that was there before and is not now is waited for: its only broker restarts.
+    async fn route_in_time(&self, topic: &str, deadline: Deadline) -> Result<Arc<Route>, Error> {
+        let clock = &*self.client.env.clock;
+        let was_there = self.choices().robins.contains_key(topic);
+        loop {
+            let route = within(clock, deadline.left(clock), self.route(topic)).await;
+            match route.unwrap_or_else(|| Err(self.late_route())) {
+                Err(Error::NoRoute { .. } | Error::NoNameServer { .. })
+                    if was_there && deadline.left(clock) > ROUTE_PAUSE =>
+                {
+                    clock.sleep(ROUTE_PAUSE).await;
+                }
+                route => return route,
+            }
+        }
+    }
+
+    /// Sends a packet, within the producer's time-out; one [`Sent`] for each message in it.
+    pub async fn deliver(&self, packet: Packet, target: Target) -> Result<Vec<Sent>, SendError> {
+        let clock = &*self.client.env.clock;
+        let deadline = Deadline::after(clock, self.settings.timeout);
+        let _permits = self.permits(&packet, deadline).await?;
+        let end = clock.monotonic() + deadline.left(clock);
+        let mut attempts = Attempts::new(self.settings.retries, end, matches!(target, Target::Queue(_)));
+        let mut failed: Vec<Attempt> = Vec::new();
+        loop {
+            let route = match self.route_in_time(&packet.topic, deadline).await {
+                Ok(route) => route,
+                Err(error) => return Err(SendError { error, attempts: failed }),
+            };
+            let chosen = self.choose(&route, &target, &packet.topic, failed.last().map(|attempt| &*attempt.broker));
+            let Some(queue) = chosen else {
+                return Err(SendError { error: Error::NoRoute { topic: packet.topic }, attempts: failed });
+            };
+            let others = route.writable.iter().any(|other| other.broker_name != queue.broker_name);
+            let began = clock.monotonic();
+            let Some(limit) = attempts.begin(began, others) else {
+                let error = failed.last().map_or_else(|| self.late_route(), |attempt| attempt.error.clone());
+                return Err(SendError { error, attempts: failed });
+            };
+            let error = match self.attempt(&packet, &queue, limit).await {
+                Ok(placed) => {
+                    let now = clock.monotonic();
+                    self.choices().latency.on_answer(&queue.broker_name, now.saturating_sub(began), now);
+                    return Ok(results(packet.ids, queue, placed, failed));
+                }
+                Err(error) => error,
+            };
+            let (now, failure) = (clock.monotonic(), failure_of(&error));
+            if failure != Failure::Final {
+                self.choices().latency.on_failure(&queue.broker_name, now);
+            }
+            self.look_again(&packet.topic, &error).await;
+            tracing::debug!(topic = packet.topic, broker = queue.broker_name, %error, "an attempt to send failed");
+            let took = now.saturating_sub(began);
+            failed.push(Attempt { broker: queue.broker_name, took, error: error.clone() });
+            match attempts.failed(failure, clock.monotonic(), others) {
+                Some(pause) if pause.is_zero() => {}
+                Some(pause) => clock.sleep(pause).await,
+                None => return Err(SendError { error, attempts: failed }),
+            }
+        }
+    }
+
+    /// Sends a packet once and waits for nothing.
+    pub async fn throw(&self, packet: &Packet) -> Result<(), SendError> {
+        let route = self.route(&packet.topic).await?;
+        let queue = self.choose(&route, &Target::Any, &packet.topic, None);
+        let queue = queue.ok_or_else(|| Error::NoRoute { topic: packet.topic.clone() })?;
+        let address = self.client.master(&queue.broker_name)?;
+        let command = self.command(packet, &queue);
+        Ok(self.client.connections.send_one_way(&address, command, self.settings.timeout).await?)
+    }
+
+    fn choose(&self, route: &Route, target: &Target, topic: &str, failed: Option<&str>) -> Option<MessageQueue> {
+        if let Target::Queue(queue) = target {
+            return Some(queue.clone());
+        }
+        let now = self.client.env.clock.monotonic();
+        let mut choices = self.choices();
+        if choices.robins.len() >= ROBINS_MAX {
+            choices.robins.clear();
+        }
+        if !choices.robins.contains_key(topic) {
+            let start = RoundRobin::starting_at(self.client.env.rng.next_u64() as u32);
+            choices.robins.insert(topic.to_owned(), start);
+        }
+        let super::Choices { latency, robins } = &mut *choices;
+        robins.get_mut(topic)?.pick(&route.writable, failed, latency, now).cloned()
+    }
+
+    async fn attempt(&self, packet: &Packet, queue: &MessageQueue, limit: Duration) -> Result<Placed, Error> {
+        let address = self.client.master(&queue.broker_name)?;
+        let answer = self.client.connections.call(&address, self.command(packet, queue), limit).await?;
+        let Some(durability) = Durability::of_code(answer.code) else { return Err(refusal(&address, answer)) };
+        let malformed = |what: String| Error::Malformed { address: address.clone(), what };
+        let fields = answer.ext_fields().map_err(|error| malformed(error.to_string()))?;
+        let fields = SendResponse::decode(&fields).map_err(|error| malformed(error.to_string()))?;
+        Ok(Placed {
+            offset_ids: fields.msg_id.into_owned(),
+            queue_id: fields.queue_id,
+            offset: fields.queue_offset,
+            durability,
+        })
+    }
+
+    fn command(&self, packet: &Packet, queue: &MessageQueue) -> Command {
+        let header = SendHeader {
+            producer_group: self.group.as_str().into(),
+            topic: packet.topic.as_str().into(),
+            default_topic: TEMPLATE_TOPIC.into(),
+            default_topic_queue_nums: self.settings.default_queues,
+            queue_id: queue.queue_id,
+            sys_flag: packet.sys_flag,
+            born_timestamp: packet.born_at.0,
+            flag: packet.flag,
+            properties: Text::plain(&packet.properties),
+            batch: packet.is_batch,
+            broker_name: Some(queue.broker_name.as_str().into()),
+            ..SendHeader::default()
+        };
+        let code = if packet.is_batch { request::SEND_BATCH_MESSAGE } else { request::SEND_MESSAGE_V2 };
+        Command::request(code).with_ext(&(SendNames::V2, &header)).with_body(packet.body.clone())
+    }
+
+    /// After an error that may come of an old route, fetches it anew: at once where the next attempt needs it.
+    async fn look_again(&self, topic: &str, error: &Error) {
+        match error {
+            Error::NoBroker { .. } | Error::Refused { code: response::TOPIC_NOT_EXIST, .. } => {
+                let _ = self.client.fresh_route(topic).await;
+            }
+            Error::Unreachable { .. } | Error::Disconnected { .. } => {
+                let (client, topic) = (Arc::clone(&self.client), topic.to_owned());
+                ractor::concurrency::spawn(async move {
+                    let _ = client.fresh_route(&topic).await;
+                });
+            }
+            _ => {}
+        }
+    }
+
+    async fn permits(
+        &self,
+        packet: &Packet,
+        deadline: Deadline,
+    ) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>), SendError> {
+        let clock = &*self.client.env.clock;
+        let kib = (packet.body.len() / 1024).min(self.settings.in_flight_bytes_max / 1024) as u32;
+        let acquired = within(clock, deadline.left(clock), async {
+            Ok((self.messages.acquire().await?, self.kib.acquire_many(kib).await?))
+        });
+        match acquired.await {
+            Some(Ok(permits)) => Ok(permits),
+            Some(Err::<_, tokio::sync::AcquireError>(_)) => Err(Error::Closed.into()),
+            None => Err(Error::Busy { address: "the brokers".into() }.into()),
+        }
+    }
+
+    fn late_route(&self) -> Error {
+        Error::NoNameServer { reason: format!("no route within {} ms", self.settings.timeout.as_millis()) }
+    }
+
+    fn choices(&self) -> std::sync::MutexGuard<'_, super::Choices> {
+        self.choices.lock().expect("no holder panics")
+    }
+}
+
+fn failure_of(error: &Error) -> Failure {
+    match error {
+        _ if !error.retryable() => Failure::Final,
+        Error::Refused { code, .. } if !certainly_not_stored(*code) => Failure::Unknown,
+        _ if error.outcome_unknown() => Failure::Unknown,
+        _ => Failure::NotStored,
+    }
+}
+
+fn results(ids: Vec<String>, queue: MessageQueue, placed: Placed, failed: Vec<Attempt>) -> Vec<Sent> {
+    let queue = MessageQueue { queue_id: placed.queue_id, ..queue };
+    let mut offset_ids = placed.offset_ids.split(',');
+    let sent = ids.into_iter().zip(placed.offset..).map(|(message_id, offset)| Sent {
+        message_id,
+        offset_message_id: offset_ids.next().unwrap_or_default().to_owned(),
+        queue: queue.clone(),
+        offset,
+        durability: placed.durability,
+        failed_attempts: failed.clone(),
+    });
+    sent.collect()
+}

@@ -1,0 +1,190 @@
+//! Sending messages.
+
+mod deliver;
+mod gather;
+mod options;
+mod packet;
+mod result;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::Semaphore;
+
+use self::gather::Gathering;
+use self::options::Settings;
+use self::packet::Packet;
+use super::error::Error;
+use super::instance::Shared;
+use super::rules::choice::{by_key, RoundRobin};
+use super::rules::latency::LatencyTable;
+use super::{Message, MessageQueue};
+pub use options::{AutoBatch, ProducerBuilder};
+pub use result::{Attempt, Durability, SendError, Sent};
+
+/// Sends messages as a member of a producer group. Cheap to clone; made by [`Client::producer`](super::Client::producer).
+///
+/// Every send is bounded by one time-out over all its attempts. Dropping the future of a send leaves nothing behind; the
+/// message may or may not be stored, as after a time-out.
+///
+/// ```no_run
+/// # use metaq::client::{Client, Message};
+/// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let producer = client.producer("order-service").start()?;
+/// let sent = producer.send(Message::new("Orders", "a book").key("order-17")).await?;
+/// println!("{} is number {} of {}/{}", sent.message_id, sent.offset, sent.queue.broker_name, sent.queue.queue_id);
+///
+/// match producer.send(Message::new("Orders", "a pen")).await {
+///     Ok(sent) => println!("stored, {:?}", sent.durability),
+///     Err(error) if error.may_be_stored() => println!("nobody knows: {error}"),
+///     Err(error) => println!("certainly not stored: {error}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Producer {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Arc<Shared>,
+    group: String,
+    settings: Settings,
+    choices: Mutex<Choices>,
+    gathering: Mutex<Gathering>,
+    /// Messages, and KiB of their bodies, that may be under way.
+    messages: Semaphore,
+    kib: Semaphore,
+}
+
+/// What queues are chosen by.
+#[derive(Default)]
+struct Choices {
+    latency: LatencyTable,
+    robins: BTreeMap<String, RoundRobin>,
+}
+
+/// Where a message is to go.
+enum Target {
+    /// To any queue of the topic.
+    Any,
+    /// To this queue and no other.
+    Queue(MessageQueue),
+}
+
+impl Producer {
+    /// Sends a message to one of its topic's queues in turn and waits until it is stored. What fails at one broker is
+    /// tried at another, under the same message id.
+    ///
+    /// # Errors
+    /// [`SendError`], which lists the attempts and tells whether one of them may have stored the message.
+    pub async fn send(&self, message: Message) -> Result<Sent, SendError> {
+        if self.inner.settings.auto_batch.is_some() && packet::fits_a_batch(&message) {
+            return self.gather(message).await;
+        }
+        self.inner.send_one(message, Target::Any).await
+    }
+
+    /// Sends a message to the queue of its key: messages with one key stand in one queue, in the order in which their
+    /// sends succeeded. Await each before the next.
+    ///
+    /// It is repeated only if it was certainly not stored, and never at another queue. If the topic's queues change, keys
+    /// move to other queues.
+    ///
+    /// # Errors
+    /// As [`Producer::send`].
+    pub async fn send_ordered(&self, message: Message, key: &str) -> Result<Sent, SendError> {
+        self.send_with(message, |queues, _| by_key(key, queues.len())).await
+    }
+
+    /// Sends a message to the queue that `select` chooses by its place in the list, in the order of brokers and numbers.
+    /// As with [`Producer::send_ordered`] no other queue is tried.
+    ///
+    /// # Errors
+    /// As [`Producer::send`].
+    pub async fn send_with(
+        &self,
+        message: Message,
+        select: impl FnOnce(&[MessageQueue], &Message) -> usize,
+    ) -> Result<Sent, SendError> {
+        message.check(self.inner.settings.body_max)?;
+        let route = self.inner.route(&message.topic).await?;
+        let chosen = select(&route.writable, &message);
+        let queue = route.writable.get(chosen).cloned().ok_or_else(|| {
+            let have = route.writable.len();
+            Error::Invalid(format!("queue {chosen} of topic `{}` was chosen, it has {have}", message.topic))
+        })?;
+        self.inner.send_one(message, Target::Queue(queue)).await
+    }
+
+    /// Sends a message to a given queue.
+    ///
+    /// # Errors
+    /// As [`Producer::send`]; [`Error::Invalid`] if the queue belongs to another topic.
+    pub async fn send_to(&self, message: Message, queue: &MessageQueue) -> Result<Sent, SendError> {
+        if queue.topic != message.topic {
+            let what = format!("a message for topic `{}` cannot go to a queue of `{}`", message.topic, queue.topic);
+            return Err(Error::Invalid(what).into());
+        }
+        self.inner.send_one(message, Target::Queue(queue.clone())).await
+    }
+
+    /// Sends messages of one topic to one queue in one request: all are stored, one after the other, or none.
+    ///
+    /// # Errors
+    /// As [`Producer::send`]; [`Error::Invalid`] for messages that cannot share a batch: delayed ones, of different
+    /// topics, or together longer than a message may be.
+    pub async fn send_batch(&self, messages: Vec<Message>) -> Result<Vec<Sent>, SendError> {
+        self.inner.send_batch(&messages).await
+    }
+
+    /// Sends a message and waits for nothing: it may be lost without a word.
+    ///
+    /// # Errors
+    /// What went wrong before the message was handed to a connection.
+    pub async fn send_oneway(&self, message: Message) -> Result<(), SendError> {
+        message.check(self.inner.settings.body_max)?;
+        let packet = Packet::of_message(message, &self.inner.client, &self.inner.settings);
+        self.inner.throw(&packet).await
+    }
+
+    /// The queues a topic's messages go to now, in the order in which [`Producer::send_with`] sees them.
+    ///
+    /// # Errors
+    /// [`Error::NoRoute`] if there is no such topic, or no NameServer answers.
+    pub async fn queues(&self, topic: &str) -> Result<Vec<MessageQueue>, Error> {
+        Ok(self.inner.route(topic).await?.writable.clone())
+    }
+
+    /// The group.
+    pub fn group(&self) -> &str {
+        &self.inner.group
+    }
+
+    /// Leaves the group. Sends under way go on; the client's connections stay.
+    pub async fn close(&self) {
+        self.inner.client.leave_producers(&self.inner.group).await;
+    }
+}
+
+impl Inner {
+    async fn send_one(&self, message: Message, target: Target) -> Result<Sent, SendError> {
+        message.check(self.settings.body_max)?;
+        let packet = Packet::of_message(message, &self.client, &self.settings);
+        let mut sent = self.deliver(packet, target).await?;
+        sent.pop().ok_or_else(|| Error::Malformed { address: "the broker".into(), what: "no result".into() }.into())
+    }
+
+    async fn send_batch(&self, messages: &[Message]) -> Result<Vec<Sent>, SendError> {
+        let packet = Packet::of_batch(messages, &self.client, &self.settings)?;
+        self.deliver(packet, Target::Any).await
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Whoever wants the brokers told at once calls `close`.
+        self.client.members().producers.remove(&self.group);
+    }
+}

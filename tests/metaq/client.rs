@@ -1,0 +1,10 @@
+//! The client library over real TCP. Names with PRO, REB, OFF, RTY and SUB are cases of field faults.
+
+mod administering;
+mod allocations;
+mod consuming;
+mod ordering;
+mod polling;
+mod producing;
+mod scripted;
+mod support;
