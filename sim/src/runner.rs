@@ -106,7 +106,7 @@ pub fn run(plan: &Plan, watch: Watch) -> Outcome {
     let plan = plan.clone();
     let (send, receive) = mpsc::channel();
     let thread = std::thread::Builder::new().name("simulation".to_owned()).stack_size(STACK_BYTES);
-    thread.spawn(move || send.send(simulate(scenario, plan, watch))).expect("a thread starts");
+    thread.spawn(move || drop(send.send(simulate(scenario, plan, watch)))).expect("a thread starts");
     receive.recv_timeout(REAL_TIME_LIMIT).unwrap_or_else(|error| {
         let violation = match error {
             RecvTimeoutError::Timeout => {
