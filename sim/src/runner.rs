@@ -142,8 +142,9 @@ fn simulate(scenario: &'static Scenario, plan: Plan, watch: Watch) -> Outcome {
     let (world, time) = world.lock().unwrap_or_else(PoisonError::into_inner).take().expect("the world began");
     let (hash, events) = world.digest();
     let (violation, simulated, began) = (judge(verdict.ok()), time.elapsed(), world.began());
-    reach(&world.recording());
-    let outcome = Outcome { violation, hash, events, simulated, began, recording: world.recording() };
+    let recording = world.take_recording();
+    reach(&recording);
+    let outcome = Outcome { violation, hash, events, simulated, began, recording };
     // The process ends now; taking apart what global registries still point to serves nothing.
     std::mem::forget((runtime, world));
     outcome

@@ -335,9 +335,9 @@ impl World {
         self.0.trace.note(node, what, numbers, words);
     }
 
-    /// Everything noted so far.
-    pub fn recording(&self) -> Recording {
-        self.0.trace.recording()
+    /// Everything noted so far, handed over at the end of a run.
+    pub fn take_recording(&self) -> Recording {
+        self.0.trace.take_recording()
     }
 
     /// Hash and number of events so far.
