@@ -48,11 +48,12 @@ macro_rules! sometimes {
         const { assert!($crate::marks::is_listed($name), "this mark is not in marks::ALL") };
         $crate::marks::reach($name);
     }};
-    ($condition:expr, $name:literal) => {
-        if $condition {
+    ($condition:expr, $name:literal) => {{
+        let reached: bool = $condition;
+        if reached {
             $crate::sometimes!($name);
         }
-    };
+    }};
 }
 
 /// True if `name` stands in [`ALL`].

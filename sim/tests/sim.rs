@@ -65,21 +65,21 @@ fn planted_bugs_are_found() {
 fn a_cluster_keeps_its_promises() {
     for (scenario, seeds) in [
         ("calm", 12),
-        ("broker_power_cut", 30),
-        ("broker_kill", 20),
+        ("broker_power_cut", 20),
+        ("broker_kill", 12),
         ("heartbeat_time_out", 8),
         ("nameservers_disagree", 6),
         ("minority_lost", 6),
         ("delayed_messages", 12),
         ("handed_back", 12),
         ("clean_stop", 10),
-        ("broker_async_power_cut", 15),
-        ("slow_disk", 20),
-        ("failed_sync", 30),
+        ("broker_async_power_cut", 10),
+        ("slow_disk", 12),
+        ("failed_sync", 15),
         ("full_disk", 15),
         ("swizzle", 12),
-        ("swarm", 20),
-        ("everything", 20),
+        ("swarm", 14),
+        ("everything", 14),
     ] {
         assert_passed(&runs(scenario, seeds));
     }
