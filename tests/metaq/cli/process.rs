@@ -36,6 +36,11 @@ pub struct Ended {
 }
 
 impl Ended {
+    /// All lines with this in them.
+    pub fn lines_with<'a>(&'a self, what: &'a str) -> impl Iterator<Item = &'a str> {
+        self.said.lines().filter(move |line| line.contains(what))
+    }
+
     /// Whether it said so, on whichever stream.
     pub fn says(&self, what: &str) -> bool {
         self.said.contains(what)
@@ -51,18 +56,47 @@ impl Process {
         Process { child, lines, said: String::new() }
     }
 
+    /// Nobody reads its standard error: the reader has gone.
+    pub fn start_unheard(args: &[&str]) -> Process {
+        let mut child = metaq(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stderr.take());
+        let (sender, lines) = channel();
+        forward(child.stdout.take().unwrap(), sender);
+        Process { child, lines, said: String::new() }
+    }
+
     /// Waits for a line that begins like this and returns the rest of it.
     pub fn line(&mut self, begins: &str) -> String {
         loop {
-            let line = match self.lines.recv_timeout(LIMIT) {
-                Ok(line) => line,
-                Err(error) => panic!("no line begins with `{begins}` ({error}):\n{}", self.said),
-            };
-            self.said.push_str(&line);
+            let line = self.next_line(begins);
             if let Some(rest) = line.strip_prefix(begins) {
                 return rest.trim().to_owned();
             }
         }
+    }
+
+    /// Waits for a line with this in it.
+    pub fn line_with(&mut self, what: &str) -> String {
+        loop {
+            let line = self.next_line(what);
+            if line.contains(what) {
+                return line;
+            }
+        }
+    }
+
+    fn next_line(&mut self, wanted: &str) -> String {
+        match self.lines.recv_timeout(LIMIT) {
+            Ok(line) => {
+                self.said.push_str(&line);
+                line
+            }
+            Err(error) => panic!("no line with `{wanted}` came ({error}):\n{}", self.said),
+        }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn signal(&self, signal: i32) {
