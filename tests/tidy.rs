@@ -28,6 +28,8 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
 
 /// Modules whose code decides and therefore names no runtime.
 const DECIDE: [&str; 5] = ["proto", "store", "nameserver", "broker", "config"];
+/// They panic when nobody reads any more.
+const LOUD: [&str; 4] = [" println!(", " eprintln!(", " print!(", " eprint!("];
 /// The world, which only `env/real` touches.
 const WORLD: [&str; 9] = [
     "memmap2",
@@ -89,6 +91,9 @@ fn findings() -> Vec<String> {
                         findings.push(format!("{place}: `{module}` decides and may not name {runtime}"));
                     }
                 }
+            }
+            for loud in LOUD.iter().filter(|loud| line.contains(**loud)) {
+                findings.push(format!("{place}: `{}` panics behind `| head`: use cli::console", loud.trim()));
             }
             if !real {
                 for world in WORLD.iter().filter(|world| line.contains(**world)) {

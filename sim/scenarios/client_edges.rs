@@ -16,6 +16,7 @@ use crate::checkers::Violation;
 use crate::client::Remote;
 use crate::cluster::{Cluster, GROUP, TOPIC};
 use crate::net::LinkState;
+use crate::plan::Plan;
 use crate::scenarios::{Scenario, Verdict};
 use crate::world::World;
 
@@ -23,26 +24,35 @@ use crate::world::World;
 pub const LOCK_LOST: Scenario = Scenario {
     name: "client_lock_lost",
     story: "another takes the lock while a call runs: the call is dropped, is not committed, and comes again",
-    run: |world| lock_lost(world).boxed_local(),
+    draft: |d| {
+        d.nameservers(1..=1).brokers(1..=1).flush(&[FlushDiskType::SyncFlush]);
+    },
+    play: |world, plan| lock_lost(world, plan).boxed_local(),
 };
 
 /// Routes that are not true.
 pub const STALE_ROUTES: Scenario = Scenario {
     name: "client_stale_routes",
     story: "a NameServer forgets living brokers; clients ask the other one, and neither sends nor deliveries end",
-    run: |world| stale_routes(world).boxed_local(),
+    draft: |d| {
+        d.nameservers(2..=2).brokers(2..=2).flush(&[FlushDiskType::SyncFlush]);
+    },
+    play: |world, plan| stale_routes(world, plan).boxed_local(),
 };
 
 /// Answers that come late.
 pub const LATE_ANSWERS: Scenario = Scenario {
     name: "client_late_answers",
     story: "pulls, commits and locks are held up for seconds and minutes on their way, and then all come at once",
-    run: |world| late_answers(world).boxed_local(),
+    draft: |d| {
+        d.nameservers(1..=1).brokers(2..=2).flush(&[FlushDiskType::SyncFlush]);
+    },
+    play: |world, plan| late_answers(world, plan).boxed_local(),
 };
 
-async fn lock_lost(world: World) -> Verdict {
+async fn lock_lost(world: World, plan: Arc<Plan>) -> Verdict {
+    let cluster = Cluster::start(&world, &plan).await;
     let mut plan = world.random("plan");
-    let cluster = Cluster::start(&world, 1, 1, FlushDiskType::SyncFlush).await;
     let (node, thief) = (world.add_node("member"), world.add_node("thief"));
     let addresses = cluster.nameserver_addresses().join(";");
     let calls: Arc<Mutex<Vec<(i64, i32)>>> = Arc::default();
@@ -119,9 +129,9 @@ async fn lock(remote: &mut Remote, code: i32, client: &str, queue: &MessageQueue
     answer.map(drop).map_err(|error| Violation::new("a broker without faults answers", error.to_string()))
 }
 
-async fn stale_routes(world: World) -> Verdict {
+async fn stale_routes(world: World, plan: Arc<Plan>) -> Verdict {
+    let cluster = Cluster::start(&world, &plan).await;
     let mut plan = world.random("plan");
-    let cluster = Cluster::start(&world, 2, 2, FlushDiskType::SyncFlush).await;
     let listening = Listening::Concurrently(0);
     let mut members = vec![Member::start(&world, &cluster, "member-0", &listening)];
     let sending = produce(&world, &cluster, "producer", 400, Duration::from_secs(2));
@@ -140,7 +150,7 @@ async fn stale_routes(world: World) -> Verdict {
         world.kill(other);
         world.sleep(Duration::from_secs(plan.between(1, 20))).await;
         world.restart(other);
-        cluster.start_nameserver(1 - deaf);
+        world.run_program(other);
     }
     world.sleep(Duration::from_secs(plan.between(1, 60))).await;
     world.network().heal();
@@ -155,9 +165,9 @@ async fn stale_routes(world: World) -> Verdict {
     Ok(())
 }
 
-async fn late_answers(world: World) -> Verdict {
+async fn late_answers(world: World, plan: Arc<Plan>) -> Verdict {
+    let cluster = Cluster::start(&world, &plan).await;
     let mut plan = world.random("plan");
-    let cluster = Cluster::start(&world, 1, 2, FlushDiskType::SyncFlush).await;
     let listening = Listening::Concurrently(0);
     let mut members: Vec<_> =
         (0..3).map(|index| Member::start(&world, &cluster, &format!("member-{index}"), &listening)).collect();

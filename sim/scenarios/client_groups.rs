@@ -1,5 +1,6 @@
 //! Groups of the client library: members come, go, stand still, die and are cut off while others consume.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -9,6 +10,7 @@ use metaq::config::broker::FlushDiskType;
 use super::client_support::{commits_are_consumed, produce, settle, Listening, Member, Owners};
 use crate::checkers::Violation;
 use crate::cluster::Cluster;
+use crate::plan::Plan;
 use crate::random::Stream;
 use crate::scenarios::{Scenario, Verdict};
 use crate::world::World;
@@ -17,7 +19,10 @@ use crate::world::World;
 pub const STORM: Scenario = Scenario {
     name: "client_rebalance_storm",
     story: "many members join, leave, stand still, die and are cut off; every message is consumed, and nothing else committed",
-    run: |world| storm(world, Listening::Concurrently(0)).boxed_local(),
+    draft: |d| {
+        d.nameservers(1..=2).brokers(1..=2).flush(&[FlushDiskType::SyncFlush]);
+    },
+    play: |world, plan| storm(world, plan, Listening::Concurrently(0)).boxed_local(),
 };
 
 /// Members that consume in order.
@@ -25,7 +30,10 @@ pub const ORDERED: Scenario = Scenario {
     name: "client_ordered",
     story:
         "members consume in order while they and the broker come and go; no queue has two owners, no message is skipped",
-    run: |world| storm(world, Listening::Orderly(Owners::default())).boxed_local(),
+    draft: |d| {
+        d.nameservers(1..=2).brokers(1..=2).flush(&[FlushDiskType::SyncFlush]);
+    },
+    play: |world, plan| storm(world, plan, Listening::Orderly(Owners::default())).boxed_local(),
 };
 
 /// Messages that fail.
@@ -33,7 +41,10 @@ pub const RETRIES: Scenario = Scenario {
     name: "client_retries",
     story:
         "a third of all messages fail once or more while members and the broker come and go; all are consumed at last",
-    run: |world| storm(world, Listening::Concurrently(300)).boxed_local(),
+    draft: |d| {
+        d.nameservers(1..=2).brokers(1..=2).flush(&[FlushDiskType::SyncFlush]);
+    },
+    play: |world, plan| storm(world, plan, Listening::Concurrently(300)).boxed_local(),
 };
 
 /// Messages of each producer.
@@ -48,10 +59,9 @@ struct Storm {
     joined: usize,
 }
 
-async fn storm(world: World, listening: Listening) -> Verdict {
-    let mut plan = world.random("plan");
-    let nameservers = plan.between(1, 2) as usize;
-    let cluster = Cluster::start(&world, nameservers, plan.between(1, 2) as usize, FlushDiskType::SyncFlush).await;
+async fn storm(world: World, plan: Arc<Plan>, listening: Listening) -> Verdict {
+    let cluster = Cluster::start(&world, &plan).await;
+    let plan = world.random("plan");
     let auditor = world.add_node("auditor");
     let addresses = cluster.nameserver_addresses().join(";");
     let admin = world.spawn(auditor, {
@@ -165,6 +175,6 @@ impl Storm {
             owners.locks_forgotten(self.world.now());
         }
         self.world.restart(broker);
-        self.cluster.start_broker(index);
+        self.world.run_program(broker);
     }
 }

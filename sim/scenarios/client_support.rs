@@ -307,7 +307,10 @@ pub async fn settle(world: &World, cluster: &Cluster) -> Result<(), Violation> {
     let events = world.history().events();
     acknowledged_kept(&events)?;
     offsets_dense(&events)?;
-    nothing_read_early(&events)?;
+    // Retry queues are not read at the end, so what came from there has nothing to be compared with.
+    let from_topic =
+        |event: &&Event| !matches!(event, Event::Consumed(_, _, (queue, _)) if queue.topic.starts_with('%'));
+    nothing_read_early(&events.iter().filter(from_topic).cloned().collect::<Vec<_>>())?;
     everything_consumed(&events)
 }
 

@@ -1,6 +1,7 @@
 //! Two actors on two machines send each other numbers over the network while the server is killed and comes back.
 //! It proves the simulator itself: actors, network, faults and replay, without any of the product's own code.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{poll_fn, select, Either};
@@ -9,14 +10,27 @@ use metaq::env::{Env, Stream};
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use crate::checkers::Violation;
+use crate::faults::{Fault, NetFault, ProcessFault};
+use crate::plan::Plan;
 use crate::scenarios::{Scenario, Verdict};
+use crate::stage::begin_faults;
 use crate::world::{NodeId, World};
 
 /// The scenario.
 pub const SCENARIO: Scenario = Scenario {
     name: "ping",
     story: "two actors exchange numbers while one of them is killed, cut off and restarted",
-    run: |world| run(world).boxed_local(),
+    draft: |d| {
+        d.fault(3..=3, "faults", |d| {
+            let (machine, us) = ("server".to_owned(), d.random.between(1_000, 3_000_000));
+            match d.random.below(3) {
+                0 => Fault::Process(ProcessFault::Kill { machine, down_us: us }),
+                1 => Fault::Process(ProcessFault::PowerCut { machine, down_us: us }),
+                _ => Fault::Net(NetFault::Cut { a: "client".to_owned(), b: machine, for_us: us }),
+            }
+        });
+    },
+    play: |world, plan| run(world, plan).boxed_local(),
 };
 
 const PORT: &str = "server:7000";
@@ -117,25 +131,12 @@ async fn ask(env: Env, world: World, node: NodeId) -> Result<u64, Violation> {
     Ok(connections)
 }
 
-async fn run(world: World) -> Verdict {
+async fn run(world: World, plan: Arc<Plan>) -> Verdict {
     let (client, server) = (world.add_node("client"), world.add_node("server"));
-    world.spawn(server, serve(world.env(server)));
+    world.set_program(server, move |world| drop(world.spawn(server, serve(world.env(server)))));
+    world.run_program(server);
+    begin_faults(&world, &plan);
     let asking = world.spawn(client, ask(world.env(client), world.clone(), client));
-    let mut plan = world.random("plan");
-    for _ in 0..3 {
-        world.sleep(Duration::from_millis(plan.between(50, 400))).await;
-        match plan.below(3) {
-            0 => world.kill(server),
-            1 => world.power_cut(server),
-            _ => world.network().cut(client, server),
-        }
-        world.sleep(Duration::from_millis(plan.between(1, 3_000))).await;
-        world.network().heal();
-        if !world.is_alive(server) {
-            world.restart(server);
-            world.spawn(server, serve(world.env(server)));
-        }
-    }
     let connections = asking.await.map_err(|_| Violation::new("ping", "the client was killed"))??;
     world.note(client, "done", &[connections], "");
     Ok(())

@@ -1,11 +1,16 @@
 //! Planted bugs, the scenarios that must find them, and the checkers that must name them.
+//!
+//! Two of them prove the simulator rather than a checker: the pipeline canary is a run that fails by design and must be
+//! reported as failed, the determinism canary lets a run draw real entropy, which a second run must show.
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Mutex;
 
 use metaq::env::Canary;
+use serde::Serialize;
 
-use crate::sweep::{child, ChildRun};
+use crate::sweep::{child, in_parallel, ChildRun};
 
 /// Seeds within which a planted bug has to be found.
 pub const SEEDS_MAX: u64 = 50;
@@ -22,30 +27,158 @@ pub struct Planted {
 }
 
 const KEPT: &str = "acknowledged messages are kept";
+const EARLY: &str = "nothing is read above the confirmed position";
+const DELIVERED: &str = "consumers get everything";
+const HOLDER: &str = "a lock has one holder";
+const OFFSETS: &str = "offsets are what was committed";
+const LETTERS: &str = "failed messages end as dead letters";
+const ON_TIME: &str = "delayed messages are kept and on time";
+const WHOLE: &str = "reads give what was written";
+const DENSE: &str = "offsets are dense and unique";
+const AGREE: &str = "queues and log agree";
+const AGAIN: &str = "handed back messages come again";
+const FREED: &str = "a freed disk takes messages again";
+const STAYS: &str = "a route stays while its broker registers";
 
-/// All planted bugs.
+const fn row(canary: Canary, scenario: &'static str, checkers: &'static [&'static str]) -> Planted {
+    Planted { canary, scenario, checkers }
+}
+
+const COMMITTED: &str = "only what is consumed is committed";
+const CONSUMED: &str = "a group consumes everything";
+
+/// All planted bugs. One that two scenarios must find has two rows.
 pub const ALL: &[Planted] = &[
-    Planted { canary: Canary::AcknowledgeBeforeSync, scenario: "store_power_cut", checkers: &[KEPT] },
-    Planted { canary: Canary::AcknowledgeBeforeSync, scenario: "broker_power_cut", checkers: &[KEPT] },
-    Planted { canary: Canary::NoDirectorySync, scenario: "store_power_cut", checkers: &[KEPT, "the store opens"] },
-    Planted { canary: Canary::NoDirectorySync, scenario: "broker_power_cut", checkers: &[KEPT, "a broker starts"] },
-    Planted { canary: Canary::TrustFileLength, scenario: "store_power_cut", checkers: &[KEPT] },
-    Planted {
-        canary: Canary::TrustFileLength,
-        scenario: "broker_power_cut",
-        checkers: &[KEPT, "consumers get whole messages"],
-    },
+    row(Canary::AcknowledgeBeforeSync, "store_power_cut", &[KEPT]),
+    row(Canary::AcknowledgeBeforeSync, "broker_power_cut", &[KEPT]),
+    row(Canary::NoDirectorySync, "store_power_cut", &[KEPT, "the store opens"]),
+    row(Canary::NoDirectorySync, "broker_power_cut", &[KEPT, "a broker starts"]),
+    row(Canary::TrustFileLength, "store_power_cut", &[KEPT]),
+    row(Canary::TrustFileLength, "broker_power_cut", &[KEPT, "consumers get whole messages"]),
+    row(Canary::IgnoreSyncError, "failed_sync_power_cut", &[KEPT, EARLY, DENSE]),
+    row(Canary::SkipChecksums, "store_torn", &[WHOLE, KEPT]),
+    row(Canary::QueueTableBeforeQueues, "store_long", &[AGREE, WHOLE, KEPT, DENSE]),
+    // The product's own assertions may see it first.
+    row(Canary::QueuesAheadOfLog, "store_stalled", &[AGREE, WHOLE, KEPT, DENSE, "panic"]),
+    row(Canary::ShowUnsynced, "stalled_power_cut", &[EARLY, DENSE]),
+    row(Canary::AcknowledgeOnTimeOut, "stalled_power_cut", &[KEPT, DENSE]),
+    row(Canary::RewriteBatch, "store_power_cut", &["messages are stored once", KEPT]),
+    row(Canary::DeleteYoungFiles, "members", &[KEPT]),
+    row(Canary::FullForEver, "freed_disk", &[FREED]),
+    row(Canary::LostWakeUp, "long_poll", &["who waits is told"]),
+    row(Canary::LateCommitCounts, "members", &[OFFSETS]),
+    row(Canary::OffsetsNotSaved, "members", &[OFFSETS]),
+    row(Canary::OffsetsAboveEnd, "broker_async_power_cut", &[DELIVERED]),
+    row(Canary::NewGroupAtEnd, "members", &["consumers skip nothing", DELIVERED]),
+    row(Canary::TopicNotSaved, "members", &["topics are kept"]),
+    row(Canary::LateGoodbye, "late_goodbyes", &[STAYS]),
+    row(Canary::OldConnectionCounts, "late_goodbyes", &[STAYS]),
+    row(Canary::LivingBrokerExpires, "heartbeat_time_out", &[STAYS, "routes become true"]),
+    row(Canary::HandBackErrorIgnored, "handed_back_failing", &[AGAIN]),
+    row(Canary::RetryForEver, "dead_letters", &[LETTERS, AGAIN]),
+    row(Canary::NoDeadLetter, "dead_letters", &[LETTERS]),
+    row(Canary::DelayedTooEarly, "delayed_messages", &[ON_TIME]),
+    row(Canary::DelayForgotten, "delayed_messages", &[ON_TIME]),
+    row(Canary::LockNotExclusive, "locks", &[HOLDER]),
+    row(Canary::LockNotRenewed, "locks", &[HOLDER]),
+    row(Canary::LockForEver, "locks", &["locks come free"]),
+    row(Canary::AnybodyUnlocks, "locks", &[HOLDER]),
+    row(Canary::LockEndsWithConnection, "locks", &[HOLDER]),
+    row(Canary::DeadMemberStays, "members", &["members are who is there"]),
+    row(Canary::FailOnPurpose, "calm", &["the pipeline canary"]),
+    row(Canary::RealEntropy, "calm", &[REPLAY]),
+    row(Canary::ClientCommitsPulled, "client_rebalance_storm", &[COMMITTED, CONSUMED]),
+    row(Canary::ClientOutlivesLock, "client_lock_lost", &["no call outlives its lock"]),
+    row(Canary::ClientOutlivesLock, "client_ordered", &["a queue has one owner"]),
+    row(Canary::ClientForgetsFailures, "client_retries", &[CONSUMED]),
 ];
 
-impl Planted {
-    /// The first run that fails with the bug on; `None` if none of [`SEEDS_MAX`] does. `binary` is the simulator.
-    pub fn hunt(&self, binary: &Path) -> Option<ChildRun> {
-        let on = BTreeSet::from([self.canary]);
-        (0..SEEDS_MAX).map(|seed| child(binary, self.scenario, seed, &on)).find(|run| !run.passed)
-    }
+/// What reports a run that differs from itself.
+pub const REPLAY: &str = "a run repeats itself";
 
-    /// Whether a failed run was reported by the right checker.
-    pub fn is_named_by(&self, run: &ChildRun) -> bool {
-        self.checkers.iter().any(|checker| run.line.contains(checker))
+/// What became of the hunt for a planted bug.
+#[derive(Clone, Debug, Serialize)]
+pub struct Hunt {
+    /// The planted bug.
+    pub canary: String,
+    /// The scenario.
+    pub scenario: &'static str,
+    /// Whether the right checker reported it.
+    pub found: bool,
+    /// How many seeds were run.
+    pub seeds: u64,
+    /// Processor time of all of them, in milliseconds.
+    pub cpu_ms: u64,
+    /// The checker that reported it, or what another one said.
+    pub by: String,
+}
+
+impl Planted {
+    /// Runs seed after seed with the bug on until one fails, [`SEEDS_MAX`] at most. `binary` is the simulator.
+    pub fn hunt(&self, binary: &Path) -> Hunt {
+        let on = BTreeSet::from([self.canary]);
+        let mut hunt = Hunt {
+            canary: format!("{:?}", self.canary),
+            scenario: self.scenario,
+            found: false,
+            seeds: 0,
+            cpu_ms: 0,
+            by: "nobody".to_owned(),
+        };
+        for seed in 0..SEEDS_MAX {
+            let run = child(binary, self.scenario, seed, &on);
+            hunt.seeds += 1;
+            hunt.cpu_ms += run.report.cpu_ms;
+            let reported = if self.checkers == [REPLAY] {
+                let again = child(binary, self.scenario, seed, &on);
+                hunt.cpu_ms += again.report.cpu_ms;
+                (again.line != run.line).then(|| REPLAY.to_owned())
+            } else {
+                reported(&run)
+            };
+            if let Some(by) = reported {
+                hunt.found = self.checkers.contains(&by.as_str());
+                hunt.by = if hunt.found { by } else { run.line };
+                break;
+            }
+        }
+        hunt
     }
+}
+
+fn reported(run: &ChildRun) -> Option<String> {
+    (!run.passed).then(|| run.checker().unwrap_or("no checker").to_owned())
+}
+
+/// Hunts all planted bugs, or those whose names contain `only`, `jobs` at a time. `tell` hears of each as it ends; they
+/// are returned in the order of [`ALL`].
+pub fn hunt_all(binary: &Path, only: &str, jobs: usize, tell: &(dyn Fn(&Hunt) + Sync)) -> Vec<Hunt> {
+    let wanted: Vec<&Planted> = ALL.iter().filter(|planted| format!("{:?}", planted.canary).contains(only)).collect();
+    let hunts = Mutex::new(vec![None; wanted.len()]);
+    in_parallel(jobs, wanted.len(), &|index| {
+        let hunt = wanted[index].hunt(binary);
+        tell(&hunt);
+        hunts.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[index] = Some(hunt);
+        true
+    });
+    hunts.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).into_iter().flatten().collect()
+}
+
+/// The table of all hunts, with a line of sums below it.
+pub fn table(hunts: &[Hunt]) -> String {
+    let mut text = format!("{:<24} {:<24} {:>5} {:>8}  found by\n", "planted bug", "scenario", "seeds", "cpu ms");
+    for Hunt { canary, scenario, found, seeds, cpu_ms, by } in hunts {
+        let by = if *found { by.clone() } else { format!("NOT FOUND: {by}") };
+        text += &format!("{canary:<24} {scenario:<24} {seeds:>5} {cpu_ms:>8}  {by}\n");
+    }
+    let mut seeds: Vec<u64> = hunts.iter().map(|hunt| hunt.seeds).collect();
+    seeds.sort_unstable();
+    let (found, cpu) =
+        (hunts.iter().filter(|hunt| hunt.found).count(), hunts.iter().map(|hunt| hunt.cpu_ms).sum::<u64>());
+    let (median, most) = (seeds.get(seeds.len() / 2).unwrap_or(&0), seeds.last().unwrap_or(&0));
+    text + &format!(
+        "{found} of {} found; seeds: median {median}, most {most}; {:.1} s of CPU\n",
+        hunts.len(),
+        cpu as f64 / 1e3
+    )
 }

@@ -3,91 +3,85 @@
 use std::future::pending;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::channel::oneshot;
 use futures::future::{select, Either};
 use metaq::actors::broker::BrokerHandle;
 use metaq::actors::nameserver::NameServerHandle;
-use metaq::config::broker::{BrokerConfig, FlushDiskType};
+use metaq::config::broker::BrokerConfig;
 use metaq::config::nameserver::NameServerSettings;
 use metaq::proto::remoting::requests::UpdateAndCreateTopic;
 use metaq::proto::remoting::{request, response, Command};
 
-use crate::checkers::{
-    acknowledged_kept, all_delivered, delayed_on_time, handed_back_again, nothing_read_early, offsets_dense,
-    stored_once, Violation,
-};
-use crate::client::{ClientError, Consumer, Producer, Remote, Routes};
+use crate::checkers::Violation;
+use crate::client::{ClientError, Consumer, Remote, Routes};
 use crate::history::{Event, Queue};
-use crate::random::Stream;
+use crate::plan::{Client, Plan};
+use crate::sometimes;
 use crate::world::{NodeId, World};
 
 const NAMESERVER_PORT: u16 = 9876;
 const BROKER_PORT: u16 = 10_911;
 /// How long a broker that was just started may take until it serves.
-const START_LIMIT: Duration = Duration::from_secs(30);
+pub const START_LIMIT: Duration = Duration::from_secs(30);
 /// How long a broker that is asked to stop may take.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
-
-/// Time for consumers to get everything once all faults have ended: they ask again every few hundred milliseconds, and
-/// routes are back at once.
-const SETTLE: Duration = Duration::from_secs(60);
-
-/// Seconds of RocketMQ's first delay levels.
-const DELAYS: [u64; 4] = [1, 5, 10, 30];
+/// A process that ended by itself is started again after this long, as a service manager does.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// The topic of all scenarios.
 pub const TOPIC: &str = "orders";
 /// Its queues at each broker.
 pub const QUEUES: u32 = 4;
-/// The consumer group of all scenarios.
+/// The consumer group of most scenarios.
 pub const GROUP: &str = "billing";
 
-/// What a broker's process tells the scenario, and the way to ask it to stop.
-#[derive(Default)]
-struct Running {
-    serves: AtomicBool,
-    stop: Mutex<Option<oneshot::Sender<()>>>,
-    stopped: AtomicBool,
-}
-
 /// A cluster. Everything runs from its start on.
+#[derive(Clone)]
 pub struct Cluster {
-    world: World,
+    /// Where it runs.
+    pub world: World,
     /// The administrator's machine.
-    admin: NodeId,
+    pub admin: NodeId,
     /// Machines of the NameServers.
     pub nameservers: Vec<NodeId>,
     /// Machines of the brokers.
     pub brokers: Vec<NodeId>,
     /// The settings all brokers share.
     pub config: BrokerConfig,
-    running: Vec<Arc<Running>>,
+    groups: Vec<String>,
 }
 
 impl Cluster {
-    /// Machines with NameServers and brokers, all started, and the topic made on every broker.
-    pub async fn start(world: &World, nameservers: usize, brokers: usize, flush: FlushDiskType) -> Cluster {
-        let machine = |name: &str| {
+    /// The plan's machines with NameServers and brokers, all started, and the topic made on every broker.
+    pub async fn start(world: &World, plan: &Plan) -> Cluster {
+        let roster = plan.roster();
+        let machine = |name: &String| {
             let node = world.add_node(name);
             world.env(node).disk.create_dir_all(Path::new("/data")).expect("the disk is empty");
             world.disk(node).settle();
             node
         };
-        let nameservers: Vec<NodeId> = (0..nameservers).map(|index| machine(&format!("ns-{index}"))).collect();
-        let brokers: Vec<NodeId> = (0..brokers).map(|index| machine(&format!("broker-{index}"))).collect();
-        let config = small_files(world, flush);
+        let nameservers: Vec<NodeId> = roster.nameservers.iter().map(machine).collect();
+        let brokers: Vec<NodeId> = roster.brokers.iter().map(machine).collect();
+        let config = plan.config().expect("a plan that was read or drawn has good settings");
         let admin = world.add_node("admin");
-        let running = brokers.iter().map(|_| Arc::default()).collect();
-        let cluster = Cluster { world: world.clone(), admin, nameservers, brokers, config, running };
-        for index in 0..cluster.nameservers.len() {
-            cluster.start_nameserver(index);
+        let groups = plan.clients.iter().filter_map(|client| match client {
+            Client::Consumer { group, .. } => Some(group.clone()),
+            Client::Producer { .. } => None,
+        });
+        let groups = groups.collect();
+        let cluster = Cluster { world: world.clone(), admin, nameservers, brokers, config, groups };
+        for node in &cluster.nameservers {
+            let node = *node;
+            world.set_program(node, move |world| run_nameserver(world, node));
+            world.run_program(node);
         }
-        for index in 0..cluster.brokers.len() {
-            cluster.start_broker(index);
+        for (index, node) in cluster.brokers.iter().enumerate() {
+            let (node, config) = (*node, cluster.config_of(index));
+            world.set_program(node, move |world| run_broker(world, node, config.clone()));
+            world.run_program(node);
             cluster.make_topic(index).await;
         }
         cluster
@@ -103,104 +97,49 @@ impl Cluster {
         format!("broker-{index}")
     }
 
-    /// Starts a NameServer on its machine.
-    pub fn start_nameserver(&self, index: usize) {
-        let (world, node) = (self.world.clone(), self.nameservers[index]);
-        let address = SocketAddr::new(world.ip(node).into(), NAMESERVER_PORT);
-        let env = world.env(node);
-        world.clone().spawn(node, async move {
-            let settings = NameServerSettings::default();
-            match NameServerHandle::start(&env, settings, address, Path::new("/data/nameserver")).await {
-                Ok(_running) => pending().await,
-                Err(error) => world.violated(Violation::new("a NameServer starts", format!("{error:#}"))),
-            }
-        });
-    }
-
-    /// Starts a broker on its machine. It must start, whatever happened to its store before, and keep running.
-    pub fn start_broker(&self, index: usize) {
-        let (world, node) = (self.world.clone(), self.brokers[index]);
-        let address = SocketAddr::new(world.ip(node).into(), BROKER_PORT);
+    fn config_of(&self, index: usize) -> BrokerConfig {
         let mut config = self.config.clone();
         config.broker_name = self.broker_name(index);
         config.namesrv_addr = self.nameserver_addresses().join(";");
         config.store_path_root_dir = "/data/store".to_owned();
-        let env = world.env(node);
-        let (stop, asked_to_stop) = oneshot::channel();
-        let state = self.running[index].clone();
-        state.serves.store(false, Ordering::Relaxed);
-        state.stopped.store(false, Ordering::Relaxed);
-        *state.stop.lock().expect("no holder panics") = Some(stop);
-        world.clone().spawn(node, async move {
-            match BrokerHandle::start(&env, config, address).await {
-                Ok(running) => {
-                    world.note(node, "broker serves", &[], "");
-                    state.serves.store(true, Ordering::Relaxed);
-                    if let Some(reason) = failure_before_stop(&running, asked_to_stop).await {
-                        return world.violated(Violation::new("a broker keeps running", reason));
-                    }
-                    if let Err(error) = running.stop(STOP_LIMIT).await {
-                        world.violated(Violation::new("a broker stops cleanly", format!("{error:#}")));
-                    }
-                    world.note(node, "broker stopped", &[], "");
-                    state.stopped.store(true, Ordering::Relaxed);
-                }
-                Err(error) => world.violated(Violation::new("a broker starts", format!("{error:#}"))),
-            }
-        });
+        config
     }
 
     /// Makes the topic on a broker, as an administrator would.
-    async fn make_topic(&self, index: usize) {
+    pub async fn make_topic(&self, index: usize) {
+        let request = Command::request(request::UPDATE_AND_CREATE_TOPIC).with_ext(&UpdateAndCreateTopic {
+            topic: TOPIC.into(),
+            default_topic: Some("TBW102".into()),
+            read_queue_nums: QUEUES as i32,
+            write_queue_nums: QUEUES as i32,
+            perm: 6,
+            topic_filter_type: Some("SINGLE_TAG".into()),
+            topic_sys_flag: 0,
+            order: false,
+            attributes: None,
+            force: false,
+        });
+        if let Err(violation) = self.ask(index, request).await {
+            self.world.violated(violation);
+        }
+    }
+
+    /// Asks a broker as an administrator does, again until it answers; it has to agree.
+    pub async fn ask(&self, index: usize, command: Command) -> Result<Command, Violation> {
         let address = format!("{}:{BROKER_PORT}", self.world.ip(self.brokers[index]));
         let mut remote = Remote::new(self.world.env(self.admin), address);
         let deadline = self.world.now() + START_LIMIT;
         while self.world.now() < deadline {
-            let request = Command::request(request::UPDATE_AND_CREATE_TOPIC).with_ext(&UpdateAndCreateTopic {
-                topic: TOPIC.into(),
-                default_topic: Some("TBW102".into()),
-                read_queue_nums: QUEUES as i32,
-                write_queue_nums: QUEUES as i32,
-                perm: 6,
-                topic_filter_type: Some("SINGLE_TAG".into()),
-                topic_sys_flag: 0,
-                order: false,
-                attributes: None,
-                force: false,
-            });
-            match remote.call(request, Duration::from_secs(3)).await {
-                Ok(answer) if answer.code == response::SUCCESS => return,
+            match remote.call(command.clone(), Duration::from_secs(3)).await {
+                Ok(answer) if answer.code == response::SUCCESS => return Ok(answer),
                 Ok(answer) => {
-                    let finding = format!("code {} {:?}", answer.code, answer.remark);
-                    return self.world.violated(Violation::new("a topic can be made", finding));
+                    let finding = format!("request {}: code {} {:?}", command.code, answer.code, answer.remark);
+                    return Err(Violation::new("an administrator's request is carried out", finding));
                 }
                 Err(_) => self.world.sleep(Duration::from_millis(50)).await,
             }
         }
-        self.world.violated(Violation::new("a broker starts", "it does not answer"));
-    }
-
-    /// Waits until a broker that was started serves.
-    pub async fn until_serving(&self, index: usize) {
-        let deadline = self.world.now() + START_LIMIT;
-        while !self.running[index].serves.load(Ordering::Relaxed) && self.world.now() < deadline {
-            self.world.sleep(Duration::from_millis(10)).await;
-        }
-    }
-
-    /// Asks a broker to stop, as SIGTERM does, and waits until it has.
-    pub async fn stop_broker(&self, index: usize) {
-        let state = &self.running[index];
-        if let Some(stop) = state.stop.lock().expect("no holder panics").take() {
-            let _ = stop.send(());
-        }
-        let deadline = self.world.now() + STOP_LIMIT * 2;
-        while !state.stopped.load(Ordering::Relaxed) {
-            if self.world.now() > deadline {
-                return self.world.violated(Violation::new("a broker stops cleanly", "it does not end"));
-            }
-            self.world.sleep(Duration::from_millis(10)).await;
-        }
+        Err(Violation::new("a broker starts", "it does not answer"))
     }
 
     /// Every queue of the topic.
@@ -212,119 +151,25 @@ impl Cluster {
             .collect()
     }
 
+    /// The queues of a group for messages that were handed back.
+    pub fn retry_queues(&self, group: &str) -> Vec<Queue> {
+        let topic = format!("%RETRY%{group}");
+        (0..self.brokers.len()).map(|index| Queue::new(&self.broker_name(index), &topic, 0)).collect()
+    }
+
     /// The brokers that a NameServer names for the topic; `None` if it does not answer.
     pub async fn brokers_known_to(&self, nameserver: usize) -> Option<Vec<String>> {
         let address = self.nameserver_addresses()[nameserver].clone();
-        match Routes::new(self.world.env(self.admin), &[address]).route(TOPIC).await {
+        let known = match Routes::new(self.world.env(self.admin), &[address]).route(TOPIC).await {
             Ok(route) => Some(route.broker_datas.into_iter().map(|data| data.broker_name).collect()),
             Err(ClientError::NoRoute) => Some(Vec::new()),
             Err(_) => None,
+        };
+        if let Some(known) = &known {
+            let known = known.iter().map(|broker| broker.as_str().into()).collect();
+            self.world.history().add(self.admin, Event::Route(format!("ns-{nameserver}").as_str().into(), known));
         }
-    }
-
-    /// Every NameServer names every broker within `limit`.
-    pub async fn routes_are_true(&self, limit: Duration) -> Result<(), Violation> {
-        let truth: Vec<String> = (0..self.brokers.len()).map(|index| self.broker_name(index)).collect();
-        let deadline = self.world.now() + limit;
-        for nameserver in 0..self.nameservers.len() {
-            loop {
-                let mut known = self.brokers_known_to(nameserver).await;
-                if let Some(known) = &mut known {
-                    known.sort();
-                    if *known == truth {
-                        break;
-                    }
-                }
-                if self.world.now() > deadline {
-                    let finding = format!("NameServer {nameserver} knows {known:?} after {} s", limit.as_secs());
-                    return Err(Violation::new("routes become true", finding));
-                }
-                self.world.sleep(Duration::from_secs(1)).await;
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends all cuts, waits until everybody had time to catch up, and looks what is stored.
-    pub async fn catch_up(&self) {
-        self.world.network().heal();
-        self.world.sleep(SETTLE).await;
-        self.find_all().await;
-    }
-
-    /// Waits until everybody had time to catch up, looks what is stored, and judges.
-    pub async fn settle(&self) -> Result<(), Violation> {
-        self.catch_up().await;
-        delayed_on_time(&self.world.history().timed())?;
-        let events = self.world.history().events();
-        acknowledged_kept(&events)?;
-        offsets_dense(&events)?;
-        handed_back_again(&events)?;
-        if !events.iter().any(|event| matches!(event, Event::Scheduled(..) | Event::HandedBack(..))) {
-            stored_once(&events)?;
-        }
-        nothing_read_early(&events)?;
-        all_delivered(&events, &[GROUP])
-    }
-
-    /// Starts a producer on a machine of its own that sends `count` messages, at most one per `pace`. It ends with the
-    /// number of those that were acknowledged.
-    pub fn produce(&self, name: &str, count: u64, pace: Duration) -> madsim::task::JoinHandle<u64> {
-        self.produce_with(name, count, pace, |_| None)
-    }
-
-    /// As [`Cluster::produce`], every message with a delay of one of the first four levels.
-    pub fn produce_delayed(&self, name: &str, count: u64, pace: Duration) -> madsim::task::JoinHandle<u64> {
-        self.produce_with(name, count, pace, |random| {
-            let level = random.below(DELAYS.len() as u64) as usize;
-            Some((level as u32 + 1, Duration::from_secs(DELAYS[level])))
-        })
-    }
-
-    fn produce_with(
-        &self,
-        name: &str,
-        count: u64,
-        pace: Duration,
-        delay: fn(&mut Stream) -> Option<(u32, Duration)>,
-    ) -> madsim::task::JoinHandle<u64> {
-        let (world, node) = (self.world.clone(), self.world.add_node(name));
-        let mut producer = Producer::new(world.clone(), node, &self.nameserver_addresses(), TOPIC);
-        let mut random = world.random(name);
-        self.world.spawn(node, async move {
-            let mut acknowledged = 0;
-            for _ in 0..count {
-                acknowledged += u64::from(producer.send_delayed(delay(&mut random)).await);
-                world.sleep(Duration::from_micros(random.below(pace.as_micros() as u64 + 1))).await;
-            }
-            acknowledged
-        })
-    }
-
-    /// Starts a consumer group on a machine of its own, one reader for each queue.
-    pub fn consume(&self, name: &str, group: &str) {
-        let node = self.world.add_node(name);
-        for queue in self.queues() {
-            let consumer = Consumer::new(self.world.clone(), node, &self.nameserver_addresses(), queue, group);
-            self.world.spawn(node, consumer.run());
-        }
-    }
-
-    /// As [`Cluster::consume`]; the group hands back so many of 1,000 messages and consumes them from its retry queues.
-    pub fn consume_failing(&self, name: &str, group: &str, per_mille: u64) {
-        let node = self.world.add_node(name);
-        let consumer = |queue| Consumer::new(self.world.clone(), node, &self.nameserver_addresses(), queue, group);
-        for queue in self.queues() {
-            self.world.spawn(node, consumer(queue).failing(per_mille).run());
-        }
-        for queue in self.retry_queues(group) {
-            self.world.spawn(node, consumer(queue).run());
-        }
-    }
-
-    fn retry_queues(&self, group: &str) -> Vec<Queue> {
-        let topic = format!("%RETRY%{group}");
-        (0..self.brokers.len()).map(|index| Queue::new(&self.broker_name(index), &topic, 0)).collect()
+        known
     }
 
     /// Reads all queues from their beginning, as the last word on what is stored.
@@ -334,7 +179,7 @@ impl Cluster {
                 self.world.violated(Violation::new("queues can be read", format!("{queue}: {error:?}")));
             }
         }
-        for queue in self.retry_queues(GROUP) {
+        for queue in self.groups.iter().flat_map(|group| self.retry_queues(group)) {
             match self.find(queue.clone()).await {
                 // Nothing was handed back there, or it is lost, which a checker sees.
                 Ok(()) | Err(ClientError::NoRoute) => {}
@@ -351,6 +196,47 @@ impl Cluster {
     }
 }
 
+fn run_nameserver(world: &World, node: NodeId) {
+    let (world, env) = (world.clone(), world.env(node));
+    let address = SocketAddr::new(world.ip(node).into(), NAMESERVER_PORT);
+    world.clone().spawn(node, async move {
+        let settings = NameServerSettings::default();
+        match NameServerHandle::start(&env, settings, address, Path::new("/data/nameserver")).await {
+            Ok(_running) => {
+                world.note(node, "nameserver serves", &[], "");
+                pending().await
+            }
+            Err(error) => ended(&world, node, Violation::new("a NameServer starts", format!("{error:#}"))),
+        }
+    });
+}
+
+/// Runs a broker. It must start, whatever happened to its store before, and keep running until it is asked to stop.
+fn run_broker(world: &World, node: NodeId, config: BrokerConfig) {
+    let (world, env) = (world.clone(), world.env(node));
+    let address = SocketAddr::new(world.ip(node).into(), BROKER_PORT);
+    let (stop, asked_to_stop) = oneshot::channel();
+    world.can_be_stopped(node, stop);
+    world.clone().spawn(node, async move {
+        let running = match BrokerHandle::start(&env, config, address).await {
+            Ok(running) => running,
+            Err(error) => return ended(&world, node, Violation::new("a broker starts", format!("{error:#}"))),
+        };
+        world.note(node, "broker serves", &[], "");
+        world.history().add(node, Event::Up(world.name(node).as_str().into()));
+        if let Some(reason) = failure_before_stop(&running, asked_to_stop).await {
+            return ended(&world, node, Violation::new("a broker keeps running", reason));
+        }
+        match running.stop(STOP_LIMIT).await {
+            Ok(()) => world.stopped(node),
+            Err(error) => {
+                let violation = Violation::new("a broker stops cleanly", format!("{error:#}"));
+                ended(&world, node, violation);
+            }
+        }
+    });
+}
+
 /// Why a broker failed; `None` once it is asked to stop.
 async fn failure_before_stop(running: &BrokerHandle, asked_to_stop: oneshot::Receiver<()>) -> Option<String> {
     match select(asked_to_stop, Box::pin(running.failed())).await {
@@ -359,18 +245,19 @@ async fn failure_before_stop(running: &BrokerHandle, asked_to_stop: oneshot::Rec
     }
 }
 
-/// Settings with which file ends come soon and defaults elsewhere.
-fn small_files(world: &World, flush: FlushDiskType) -> BrokerConfig {
-    let mut random = world.random("broker settings");
-    BrokerConfig {
-        flush_disk_type: flush,
-        mapped_file_size_commit_log: *random.pick(&[16, 32, 64]) << 10,
-        mapped_file_size_consume_queue: 20 * *random.pick(&[16, 64, 512]),
-        max_hash_slot_num: 64,
-        max_index_num: 256,
-        max_message_size: 8 << 10,
-        // A full disk must not cost messages that are not old.
-        clean_file_forcibly_enable: false,
-        ..BrokerConfig::default()
+/// A process has ended by itself: a broken promise, unless its disk is to blame.
+fn ended(world: &World, node: NodeId, violation: Violation) {
+    if !world.is_excused(node) {
+        return world.violated(violation);
     }
+    sometimes!("a process that may fail ended by itself");
+    world.note(node, "ended", &[], &violation.to_string());
+    let incarnation = world.incarnation(node);
+    let same = move |world: &World| world.incarnation(node) == incarnation && world.is_alive(node);
+    world.later(Duration::ZERO, move |world| {
+        if same(world) {
+            world.kill(node);
+            world.later(RESTART_PAUSE, move |world| world.boot(node));
+        }
+    });
 }

@@ -56,6 +56,48 @@ pub enum Event {
     HandedBack(Arc<str>, Message),
     /// The message lay there when all faults had ended.
     Found(Message, Place),
+    /// A consumer of the group begins to read there: it asked for the committed offset, or was sent elsewhere.
+    Began(Arc<str>, Place),
+    /// A consumer of the group got bytes that are no whole message, or the message of another queue.
+    Damaged(Arc<str>, Queue, String),
+    /// A consumer of the group got a message that says it was handed back so many times before.
+    Tried(Arc<str>, Message, u32),
+    /// A consumer of the group begins to hand a message back.
+    HandingBack(Arc<str>, Message),
+    /// As [`Event::HandedBack`], for the last time that the group allows.
+    GivenUp(Arc<str>, Message),
+    /// The message lay among the dead letters of the group when all faults had ended.
+    DeadLetter(Arc<str>, Message),
+    /// A member of the group begins to commit an offset.
+    Committing(Arc<str>, Place),
+    /// It was told that the offset is committed.
+    Committed(Arc<str>, Place),
+    /// Somebody asked for the group's offset and was told.
+    Offset(Arc<str>, Queue, Option<u64>),
+    /// A member of the group, the first name, was granted a queue; it trusts in that until this time.
+    Locked(Arc<str>, Arc<str>, Queue, Duration),
+    /// A member gives a queue back, and has stopped to work on it.
+    Unlocking(Arc<str>, Arc<str>, Queue),
+    /// A client became a member of the group: its heartbeat was answered.
+    Joined(Arc<str>, Arc<str>),
+    /// A client is no member any more: it died, or said goodbye.
+    Left(Arc<str>, Arc<str>),
+    /// Somebody asked for the group's members and was told.
+    Members(Arc<str>, Vec<Arc<str>>),
+    /// A tool was told that a topic is made.
+    TopicMade(Arc<str>),
+    /// Somebody asked whether a topic is there and was told.
+    TopicSeen(Arc<str>, bool),
+    /// A NameServer, the first name, was asked for a topic's brokers, and said these.
+    Route(Arc<str>, Vec<Arc<str>>),
+    /// A broker serves from now on.
+    Up(Arc<str>),
+    /// A broker's process has ended, whatever way.
+    Down(Arc<str>),
+    /// Somebody asked, at that time, for the first offset of a queue and the one behind the last, and was told.
+    Range(Queue, u64, u64, Duration),
+    /// All faults have ended.
+    Healed,
 }
 
 /// An event and the simulated time of it.
@@ -86,6 +128,7 @@ impl History {
             Event::Acknowledged(message, place) => self.note_place(client, "acknowledged", *message, place),
             Event::Consumed(_, message, place) => self.note_place(client, "consumed", *message, place),
             Event::Found(message, place) => self.note_place(client, "found", *message, place),
+            other => self.trace.note(client, "history", &[], &format!("{other:?}")),
         }
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push((self.trace.now(), event));
     }

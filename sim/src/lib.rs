@@ -1,22 +1,34 @@
 //! Deterministic simulation of metaq: one number fixes a whole run with its faults, and gives the same run again.
 //!
-//! Reading order: [`world`] ties together [`agenda`] (time), [`net`], [`disk`], [`clock`], [`random`] and [`faults`];
-//! [`history`] records what clients did and saw, [`checkers`] judge it; [`scenarios`] are the stories; [`runner`] runs
-//! one of them for one seed, and [`sweep`] many, each in a process of its own.
+//! Reading order: [`plan`] is a run as data, [`draft`] makes one of a seed for one of the [`scenarios`], [`stage`] plays
+//! it: a [`cluster`] and a [`workload`] in a [`world`] of [`agenda`] (time), [`net`], [`disk`] and [`clock`], with
+//! [`faults`] at their times. [`history`] records what clients did and saw, [`checkers`] judge it. [`runner`] runs one
+//! plan, [`sweep`] many, each in a process of its own; [`shrink`], [`why`] and [`show`] explain a failure.
 
 pub mod agenda;
+pub mod campaign;
 pub mod canaries;
 pub mod checkers;
 pub mod client;
 pub mod clock;
 pub mod cluster;
 pub mod disk;
+pub mod draft;
 pub mod faults;
+pub mod files;
 pub mod history;
+pub mod judge;
+pub mod marks;
 pub mod net;
+pub mod plan;
 pub mod random;
+pub mod report;
+pub mod routes;
 pub mod runner;
 pub mod scenarios;
+pub mod show;
+pub mod shrink;
+pub mod stage;
 pub mod store_process;
 pub mod sweep;
 #[cfg(test)]
@@ -24,4 +36,6 @@ mod crash_images;
 #[cfg(test)]
 mod testing;
 pub mod trace;
+pub mod why;
+pub mod workload;
 pub mod world;

@@ -1,20 +1,26 @@
 //! The simulator's command line.
 
-use std::collections::BTreeSet;
-use std::ops::Range;
+#[path = "cli/explain.rs"]
+mod explain;
+#[path = "cli/sweep.rs"]
+mod sweeping;
+
+use std::io::Read;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{bail, Context};
 use clap::{Parser, Subcommand};
 use metaq::env::Canary;
 use sim::canaries;
-use sim::runner;
+use sim::plan::Plan;
+use sim::report::{failure, Report};
+use sim::runner::{self, Watch};
 use sim::scenarios::{self, Scenario};
-use sim::sweep::sweep;
-use sim::world::Options;
+use sweeping::Sweep;
 
-/// Runs metaq in simulated clusters. A scenario and a seed always give the same run.
+/// Runs metaq in simulated clusters. A plan, or a scenario and a seed, always gives the same run.
 #[derive(Parser)]
 #[command(name = "sim")]
 struct Cli {
@@ -26,67 +32,107 @@ struct Cli {
 enum Action {
     /// Names the scenarios.
     List,
-    /// Runs a scenario with a seed and prints one line.
-    Run(Which),
-    /// Runs a scenario with a seed and prints every event: time, machine, event, numbers.
+    /// Prints the plan of a scenario and a seed: machines, settings, what clients do, what goes wrong.
+    Plan(Which),
+    /// Runs a plan and prints one line, or what a person needs to know about a failure.
+    Run {
+        #[command(flatten)]
+        which: Which,
+        /// Prints a report for programs.
+        #[arg(long)]
+        json: bool,
+        /// Leaves the path: everything random after this time in microseconds comes from other streams of this number.
+        #[arg(long, value_parser = branch, value_name = "AT:NUMBER")]
+        branch: Option<(Duration, u64)>,
+    },
+    /// Runs a plan and prints every event: time, machine, event, numbers.
     Replay(Which),
-    /// Switches every planted bug on, one after the other, and says which seed found it and by which checker.
-    Canaries,
-    /// Runs a scenario, or all, with many seeds.
-    Sweep {
-        /// A scenario's name, or `all`.
-        scenario: String,
-        /// Seeds, the last one not included.
-        #[arg(long, default_value = "0..100", value_parser = seeds)]
-        seeds: Range<u64>,
+    /// Makes a failing plan as small as possible and keeps it in sim/plans, where `cargo test -p sim` runs it.
+    Shrink {
+        #[command(flatten)]
+        which: Which,
+        /// Where to write the small plan, instead of sim/plans.
+        #[arg(long)]
+        out: Option<PathBuf>,
         /// Runs at the same time.
         #[arg(long, default_value_t = 2)]
         jobs: usize,
-        /// Switches a planted bug on.
-        #[arg(long, value_parser = canary)]
-        canary: Vec<Canary>,
+        /// Runs in all, about.
+        #[arg(long, default_value_t = 600)]
+        runs: usize,
     },
+    /// Writes a run as one page for a browser.
+    Show {
+        #[command(flatten)]
+        which: Which,
+        /// Where to write the page, instead of target/sim.
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
+    /// Finds the moment from which a violation was inevitable, by going another way from many moments of the run.
+    Why {
+        #[command(flatten)]
+        which: Which,
+        /// Runs at the same time.
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+        /// Ways to go on that are tried from each moment.
+        #[arg(long, default_value_t = 8)]
+        branches: u64,
+    },
+    /// Switches every planted bug on, one after the other, and says which seed found it and by which checker.
+    Canaries {
+        /// Only those whose names contain this.
+        #[arg(default_value = "")]
+        only: String,
+        /// Hunts at the same time.
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+        /// Prints JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Runs a scenario, or all, with many seeds: for some minutes with seeds of the present commit, or a range of seeds.
+    Sweep(Sweep),
 }
 
-/// Hunts every planted bug and prints the table.
-fn hunt_canaries() -> anyhow::Result<ExitCode> {
-    let binary = std::env::current_exe()?;
-    let mut all_found = true;
-    println!("{:<24} {:<18} {:>5}  found by", "planted bug", "scenario", "seed");
-    for planted in canaries::ALL {
-        let name = format!("{:?}", planted.canary);
-        match planted.hunt(&binary) {
-            Some(run) if planted.is_named_by(&run) => {
-                let checker = planted.checkers.iter().find(|checker| run.line.contains(*checker)).unwrap_or(&"");
-                println!("{name:<24} {:<18} {:>5}  {checker}", planted.scenario, run.seed);
-            }
-            Some(run) => {
-                all_found = false;
-                println!("{name:<24} {:<18} {:>5}  another checker: {}", planted.scenario, run.seed, run.line);
-            }
-            None => {
-                all_found = false;
-                println!("{name:<24} {:<18}     -  nobody", planted.scenario);
-            }
-        }
-    }
-    Ok(if all_found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
+/// A run: a scenario and a seed, or a plan.
 #[derive(clap::Args)]
 struct Which {
-    /// A scenario's name.
-    scenario: String,
-    /// The number that fixes the run.
-    seed: u64,
+    /// A scenario's name, a plan file, or `-` for a plan on standard input.
+    plan: String,
+    /// The number that makes a plan of a scenario.
+    seed: Option<u64>,
     /// Switches a planted bug on.
     #[arg(long, value_parser = canary)]
     canary: Vec<Canary>,
 }
 
-fn seeds(text: &str) -> anyhow::Result<Range<u64>> {
-    let (from, to) = text.split_once("..").context("seeds are written as 0..100")?;
-    Ok(from.parse()?..to.parse()?)
+impl Which {
+    fn plan(&self) -> anyhow::Result<Plan> {
+        let mut plan = match (self.seed, self.plan.as_str()) {
+            (Some(seed), name) => find(name)?.plan(seed),
+            (None, "-") => {
+                let mut text = String::new();
+                std::io::stdin().read_to_string(&mut text)?;
+                Plan::parse(&text)?
+            }
+            (None, name) if scenarios::find(name).is_some() => bail!("`{name}` is a scenario and needs a seed"),
+            (None, path) => sim::files::read_plan(path.as_ref())?,
+        };
+        plan.canaries.extend(&self.canary);
+        Ok(plan)
+    }
+
+    /// As it stands on the command line.
+    fn words(&self) -> String {
+        self.seed.map_or(self.plan.clone(), |seed| format!("{} {seed}", self.plan))
+    }
+}
+
+fn branch(text: &str) -> anyhow::Result<(Duration, u64)> {
+    let (at, number) = text.split_once(':').context("a branch is written as 1500000:7")?;
+    Ok((Duration::from_micros(at.parse()?), number.parse()?))
 }
 
 fn canary(text: &str) -> anyhow::Result<Canary> {
@@ -105,43 +151,44 @@ fn main() -> anyhow::Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Action::Canaries => hunt_canaries(),
-        Action::Run(which) => play(which, false),
-        Action::Replay(which) => play(which, true),
-        Action::Sweep { scenario, seeds, jobs, canary } => {
-            let names: Vec<&str> = match scenario.as_str() {
-                "all" => scenarios::ALL.iter().map(|scenario| scenario.name).collect(),
-                name => vec![find(name)?.name],
-            };
-            if seeds.is_empty() {
-                bail!("no seeds in {}..{}", seeds.start, seeds.end);
-            }
-            Ok(run_many(&names, seeds, jobs, &canary.into_iter().collect())?)
+        Action::Plan(which) => {
+            print!("{}", which.plan()?.text());
+            Ok(ExitCode::SUCCESS)
         }
+        Action::Canaries { only, jobs, json } => hunt_canaries(&only, jobs, json),
+        Action::Run { which, json, branch } => play(&which, Watch { print: false, branch }, json),
+        Action::Replay(which) => play(&which, Watch { print: true, branch: None }, false),
+        Action::Shrink { which, out, jobs, runs } => explain::shrink(&which.plan()?, out, jobs, runs),
+        Action::Show { which, out } => explain::show(&which.plan()?, &which.words(), out),
+        Action::Why { which, jobs, branches } => explain::why(&which.plan()?, jobs, branches),
+        Action::Sweep(sweep) => sweep.run(),
     }
 }
 
-fn play(which: Which, print: bool) -> anyhow::Result<ExitCode> {
-    let scenario = find(&which.scenario)?;
-    let canaries = which.canary.into_iter().collect();
-    let outcome = runner::run(scenario, Options { seed: which.seed, print, canaries });
-    println!("{outcome}");
+fn play(which: &Which, watch: Watch, json: bool) -> anyhow::Result<ExitCode> {
+    let plan = which.plan()?;
+    let outcome = runner::run(&plan, watch);
+    let report = Report::of(&outcome);
+    if json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else if outcome.violation.is_none() {
+        println!("{}", report.line);
+    } else {
+        print!("{}", failure(&plan, &report, &which.words()));
+    }
     Ok(if outcome.violation.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn run_many(names: &[&str], seeds: Range<u64>, jobs: usize, canaries: &BTreeSet<Canary>) -> anyhow::Result<ExitCode> {
-    let binary = std::env::current_exe()?;
-    let (passed, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-    sweep(&binary, names, seeds, jobs, canaries, &|run| {
-        if run.passed {
-            passed.fetch_add(1, Ordering::Relaxed);
-        } else {
-            failed.fetch_add(1, Ordering::Relaxed);
-            println!("{} {}: {}", run.scenario, run.seed, run.line);
-            println!("    cargo run -p sim -- replay {} {}", run.scenario, run.seed);
-        }
+/// Hunts planted bugs and prints the table.
+fn hunt_canaries(only: &str, jobs: usize, json: bool) -> anyhow::Result<ExitCode> {
+    let hunts = canaries::hunt_all(&std::env::current_exe()?, only, jobs, &|hunt| {
+        let state = if hunt.found { "found" } else { "NOT FOUND" };
+        eprintln!("{state} {} in {} after {} seeds", hunt.canary, hunt.scenario, hunt.seeds);
     });
-    let (passed, failed) = (passed.into_inner(), failed.into_inner());
-    println!("{passed} passed, {failed} failed");
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if json {
+        println!("{}", serde_json::to_string_pretty(&hunts)?);
+    } else {
+        print!("{}", canaries::table(&hunts));
+    }
+    Ok(if hunts.iter().all(|hunt| hunt.found) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

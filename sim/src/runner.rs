@@ -1,10 +1,11 @@
-//! One run: a scenario and a seed, in this process, which must have run none before.
+//! One run: a plan, in this process, which must have run none before.
 //!
 //! ractor's registries and actor ids, hash keys and more are global to a process, so a second run in the same process
 //! would differ from the first.
 
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::pin::pin;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -14,8 +15,10 @@ use madsim::runtime::{Handle, Runtime};
 use madsim::time::TimeHandle;
 
 use crate::checkers::Violation;
+use crate::plan::Plan;
 use crate::scenarios::{Scenario, Verdict};
-use crate::world::{Options, World};
+use crate::trace::Recording;
+use crate::world::{NodeId, Options, World};
 
 /// A run that takes longer in simulated time has failed.
 const TIME_LIMIT: Duration = Duration::from_secs(3_600);
@@ -35,6 +38,10 @@ pub struct Outcome {
     pub events: u64,
     /// Simulated time.
     pub simulated: Duration,
+    /// When the workload began: the times of the plan count from here.
+    pub began: Duration,
+    /// What was noted.
+    pub recording: Recording,
 }
 
 impl fmt::Display for Outcome {
@@ -47,6 +54,15 @@ impl fmt::Display for Outcome {
         }
         Ok(())
     }
+}
+
+/// How a run is watched, and whether it leaves its path.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Watch {
+    /// Prints every event.
+    pub print: bool,
+    /// From this time on all that is random comes from other streams, of this number.
+    pub branch: Option<(Duration, u64)>,
 }
 
 /// The first panic of the run. ractor catches panics of actors, so without this they would pass unseen.
@@ -79,30 +95,17 @@ fn machine_number(node: madsim::task::NodeId) -> i64 {
     node.to_string().parse().unwrap_or(-1)
 }
 
-/// Runs a scenario to its end.
-pub fn run(scenario: &'static Scenario, options: Options) -> Outcome {
-    latch_panics(options.print);
-    let simulation = move || {
-        let runtime = Runtime::with_seed_and_config(options.seed, madsim::Config::default());
-        let world: Arc<Mutex<Option<(World, TimeHandle)>>> = Arc::default();
-        let keep = world.clone();
-        let verdict = catch_unwind(AssertUnwindSafe(|| {
-            runtime.block_on(async move {
-                let world = World::start(&options);
-                *keep.lock().unwrap_or_else(PoisonError::into_inner) = Some((world.clone(), TimeHandle::current()));
-                play(scenario, world).await
-            })
-        }));
-        let (world, time) = world.lock().unwrap_or_else(PoisonError::into_inner).take().expect("the world began");
-        let (hash, events) = world.digest();
-        let outcome = Outcome { violation: judge(verdict.ok()), hash, events, simulated: time.elapsed() };
-        // The process ends now; taking apart what global registries still point to serves nothing.
-        std::mem::forget((runtime, world));
-        outcome
-    };
+/// Runs a plan to its end.
+///
+/// # Panics
+/// If the plan names no scenario; a plan that was read or drawn does.
+pub fn run(plan: &Plan, watch: Watch) -> Outcome {
+    latch_panics(watch.print);
+    let scenario = plan.scenario().expect("a plan of a scenario");
+    let plan = plan.clone();
     let (send, receive) = mpsc::channel();
     let thread = std::thread::Builder::new().name("simulation".to_owned()).stack_size(STACK_BYTES);
-    thread.spawn(move || send.send(simulation())).expect("a thread starts");
+    thread.spawn(move || send.send(simulate(scenario, plan, watch))).expect("a thread starts");
     receive.recv_timeout(REAL_TIME_LIMIT).unwrap_or_else(|error| {
         let violation = match error {
             RecvTimeoutError::Timeout => {
@@ -111,17 +114,53 @@ pub fn run(scenario: &'static Scenario, options: Options) -> Outcome {
             }
             RecvTimeoutError::Disconnected => judge(None),
         };
-        Outcome { violation, hash: 0, events: 0, simulated: Duration::ZERO }
+        let (zero, recording) = (Duration::ZERO, Recording::default());
+        Outcome { violation, hash: 0, events: 0, simulated: zero, began: zero, recording }
     })
 }
 
-async fn play(scenario: &'static Scenario, world: World) -> Verdict {
+fn simulate(scenario: &'static Scenario, plan: Plan, watch: Watch) -> Outcome {
+    let options = Options {
+        seed: plan.seed,
+        print: watch.print,
+        canaries: plan.canaries.clone(),
+        network: Some(plan.network),
+        no_quirks: !plan.quirks,
+        branch: watch.branch,
+    };
+    let runtime = Runtime::with_seed_and_config(plan.schedule, madsim::Config::default());
+    let world: Arc<Mutex<Option<(World, TimeHandle)>>> = Arc::default();
+    let keep = world.clone();
+    let verdict = catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(async move {
+            let world = World::start(&options);
+            *keep.lock().unwrap_or_else(PoisonError::into_inner) = Some((world.clone(), TimeHandle::current()));
+            play(scenario, world, plan).await
+        })
+    }));
+    let (world, time) = world.lock().unwrap_or_else(PoisonError::into_inner).take().expect("the world began");
+    let (hash, events) = world.digest();
+    let (violation, simulated, began) = (judge(verdict.ok()), time.elapsed(), world.began());
+    let outcome = Outcome { violation, hash, events, simulated, began, recording: world.recording() };
+    // The process ends now; taking apart what global registries still point to serves nothing.
+    std::mem::forget((runtime, world));
+    outcome
+}
+
+async fn play(scenario: &'static Scenario, world: World, plan: Plan) -> Verdict {
+    let story = (scenario.play)(world.clone(), Arc::new(plan));
+    let trouble = pin!(world.first_violation());
     let limit = world.sleep(TIME_LIMIT);
-    let verdict = match select((scenario.run)(world.clone()), limit).await {
-        Either::Left((verdict, _)) => verdict,
+    let verdict = match select(select(story, trouble), limit).await {
+        Either::Left((Either::Left((verdict, _)), _)) => verdict,
+        Either::Left((Either::Right((violation, _)), _)) => Err(violation),
         Either::Right(_) => Err(Violation::new("time limit", format!("no end after {} s", TIME_LIMIT.as_secs()))),
     };
-    world.violation().map_or(verdict, Err)
+    let verdict = world.violation().map_or(verdict, Err);
+    if let (Err(violation), None) = (&verdict, world.violation()) {
+        world.note(NodeId::WORLD, "violated", &[], &violation.to_string());
+    }
+    verdict
 }
 
 /// A panic counts before anything else: what came later may be its consequence.

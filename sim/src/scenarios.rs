@@ -1,8 +1,13 @@
 //! The stories, by name.
 
-use futures::future::LocalBoxFuture;
+use std::sync::Arc;
+
+use futures::future::{FutureExt, LocalBoxFuture};
 
 use crate::checkers::Violation;
+use crate::draft::Draft;
+use crate::plan::Plan;
+use crate::stage;
 use crate::world::World;
 
 #[path = "../scenarios/client_edges.rs"]
@@ -11,16 +16,24 @@ mod client_edges;
 mod client_groups;
 #[path = "../scenarios/client_support.rs"]
 mod client_support;
+#[path = "../scenarios/clients.rs"]
+mod clients;
 #[path = "../scenarios/cluster.rs"]
 mod cluster;
 #[path = "../scenarios/disks.rs"]
 mod disks;
+#[path = "../scenarios/goodbyes.rs"]
+mod goodbyes;
 #[path = "../scenarios/nameservers.rs"]
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/stalls.rs"]
+mod stalls;
 #[path = "../scenarios/store_crash.rs"]
 pub(crate) mod store_crash;
+#[path = "../scenarios/swarm.rs"]
+mod swarm;
 
 /// How a run ends.
 pub type Verdict = Result<(), Violation>;
@@ -32,14 +45,33 @@ pub struct Scenario {
     pub name: &'static str,
     /// What happens in it, in one line.
     pub story: &'static str,
-    /// Runs it in a fresh world.
-    pub run: fn(World) -> LocalBoxFuture<'static, Verdict>,
+    /// Says what a plan of it looks like.
+    pub draft: fn(&mut Draft),
+    /// Plays a plan in a fresh world.
+    pub play: fn(World, Arc<Plan>) -> LocalBoxFuture<'static, Verdict>,
+}
+
+impl Scenario {
+    /// A story of a cluster with clients, which [`stage::play`] plays.
+    pub const fn new(name: &'static str, story: &'static str, draft: fn(&mut Draft)) -> Scenario {
+        Scenario { name, story, draft, play: |world, plan| stage::play(world, plan).boxed_local() }
+    }
+
+    /// The plan of a seed.
+    pub fn plan(&self, seed: u64) -> Plan {
+        let mut draft = Draft::new(self.name, seed);
+        (self.draft)(&mut draft);
+        draft.finish()
+    }
 }
 
 /// All scenarios.
 pub const ALL: &[Scenario] = &[
     ping::SCENARIO,
     store_crash::POWER_CUT,
+    store_crash::LONG,
+    store_crash::TORN,
+    store_crash::STALLED,
     store_crash::KILL,
     store_crash::ASYNC_POWER_CUT,
     cluster::CALM,
@@ -51,6 +83,16 @@ pub const ALL: &[Scenario] = &[
     cluster::HANDED_BACK,
     nameservers::HEARTBEAT_TIME_OUT,
     nameservers::DISAGREEMENT,
+    nameservers::MINORITY_LOST,
+    goodbyes::GOODBYES,
+    clients::LOCKS,
+    clients::MEMBERS,
+    clients::DEAD_LETTERS,
+    clients::LONG_POLL,
+    stalls::STALLED_CUT,
+    stalls::HANDED_BACK_FAILING,
+    stalls::FAILED_SYNC_CUT,
+    stalls::FREED,
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,
@@ -60,6 +102,9 @@ pub const ALL: &[Scenario] = &[
     client_edges::LOCK_LOST,
     client_edges::STALE_ROUTES,
     client_edges::LATE_ANSWERS,
+    swarm::NETWORK,
+    swarm::SYNC,
+    swarm::EVERYTHING,
 ];
 
 /// The scenario of a name.

@@ -2,6 +2,7 @@
 //! groups, acknowledges what is safe, consumes, and does the upkeep.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
@@ -13,12 +14,12 @@ use metaq::store::{open, AppendBatch, FlushMode, JobDone, LogWriter, Progress, S
 use crate::checkers::Violation;
 use crate::client::body_of;
 use crate::history::{Event, Message, Queue};
-use crate::random::Stream;
+use crate::plan::Send;
 use crate::scenarios::store_crash::{read_one, GROUP, QUEUES, TOPIC};
 use crate::world::{NodeId, World};
 
-/// Batches of one life, at most; then it only does the upkeep.
-const BATCHES_MAX: u64 = 150;
+/// Messages of one batch at most.
+const BATCH_MAX: usize = 5;
 /// How often the upkeep runs.
 const UPKEEP: Duration = Duration::from_millis(100);
 
@@ -27,13 +28,43 @@ enum Done {
     Job(JobDone),
 }
 
+/// What is to be written, by all lives together. What a life died on is not written again.
+#[derive(Clone)]
+pub struct StoreWork(Arc<Mutex<VecDeque<Send>>>);
+
+impl StoreWork {
+    /// These messages in this order.
+    pub fn new(sends: impl Iterator<Item = Send>) -> StoreWork {
+        StoreWork(Arc::new(Mutex::new(sends.collect())))
+    }
+
+    /// True if all were taken.
+    pub fn is_done(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// The next messages without a pause between them, and the pause before them in microseconds.
+    fn next(&self) -> Option<(u64, Vec<Send>)> {
+        let mut queue = self.lock();
+        let mut batch = vec![queue.pop_front()?];
+        while batch.len() < BATCH_MAX && queue.front().is_some_and(|send| send.after_us < 300) {
+            batch.extend(queue.pop_front());
+        }
+        Some((batch[0].after_us, batch))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Send>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// One life of the process.
 pub struct StoreProcess {
     world: World,
     node: NodeId,
     env: Env,
     options: StoreOptions,
-    random: Stream,
+    work: StoreWork,
     /// Written, not yet acknowledged.
     waiting: VecDeque<(Message, Queue, Stored)>,
     consumed: BTreeMap<u32, u64>,
@@ -41,10 +72,9 @@ pub struct StoreProcess {
 
 impl StoreProcess {
     /// A process on `node`.
-    pub fn new(world: World, node: NodeId, options: StoreOptions) -> StoreProcess {
+    pub fn new(world: World, node: NodeId, options: StoreOptions, work: StoreWork) -> StoreProcess {
         let env = world.env(node);
-        let random = Stream::new(env.rng.next_u64(), "store process");
-        StoreProcess { world, node, env, options, random, waiting: VecDeque::new(), consumed: BTreeMap::new() }
+        StoreProcess { world, node, env, options, work, waiting: VecDeque::new(), consumed: BTreeMap::new() }
     }
 
     /// Lives until it is killed.
@@ -60,12 +90,11 @@ impl StoreProcess {
         };
         let mut running: FuturesUnordered<BoxFuture<'static, Done>> = FuturesUnordered::new();
         let mut upkeep_at = self.env.clock.monotonic();
-        let pace = *self.random.pick(&[100, 1_000, 10_000]);
-        let mut batches = self.random.between(1, BATCHES_MAX);
         loop {
-            if batches > 0 {
-                batches -= 1;
-                self.append(&mut writer).await;
+            let next = self.work.next();
+            let pause = next.as_ref().map_or(UPKEEP, |(pause, _)| Duration::from_micros(*pause));
+            if let Some((_, batch)) = next {
+                self.append(&mut writer, batch).await;
             }
             if let Some(sync) = writer.start_sync() {
                 running.push(sync.map(Done::Sync).boxed());
@@ -75,7 +104,6 @@ impl StoreProcess {
                 let now = self.env.clock.now();
                 running.extend(writer.maintain(now).into_iter().map(|job| job.map(Done::Job).boxed()));
             }
-            let pause = if batches > 0 { Duration::from_micros(self.random.below(pace)) } else { UPKEEP };
             let mut pause = self.env.clock.sleep(pause).fuse();
             loop {
                 futures::select_biased! {
@@ -88,14 +116,14 @@ impl StoreProcess {
     }
 
     /// Appends a few messages.
-    async fn append(&mut self, writer: &mut LogWriter) {
+    async fn append(&mut self, writer: &mut LogWriter, sends: Vec<Send>) {
         let mut batch = AppendBatch::default();
         let mut messages = Vec::new();
-        for _ in 0..self.random.between(1, 5) {
-            let (message, id) = (self.world.next_message(), self.random.below(u64::from(QUEUES)) as u32);
-            self.add(&mut batch, writer, message, id);
-            self.world.history().add(self.node, Event::Sending(message));
-            messages.push((message, Queue::new("broker", TOPIC, id)));
+        for send in sends {
+            let id = send.queue % QUEUES;
+            self.add(&mut batch, writer, send, id);
+            self.world.history().add(self.node, Event::Sending(send.message));
+            messages.push((send.message, Queue::new("broker", TOPIC, id)));
         }
         let mut results = Vec::new();
         if writer.append(&mut batch, &mut results) == Progress::NeedsSegment {
@@ -111,9 +139,8 @@ impl StoreProcess {
         self.acknowledge(if at_once { writer.end().0 } else { writer.store().flushed().0 });
     }
 
-    fn add(&mut self, batch: &mut AppendBatch, writer: &LogWriter, message: Message, id: u32) {
-        let most = *self.random.pick(&[20, 200, 2_000]);
-        let body = body_of(message, self.random.below(most) as usize);
+    fn add(&mut self, batch: &mut AppendBatch, writer: &LogWriter, send: Send, id: u32) {
+        let body = body_of(send.message, send.bytes as usize);
         let start = batch.bytes.len();
         let record = NewRecord {
             topic: TOPIC,

@@ -1,6 +1,7 @@
 //! What happened, as a rolling hash and, on replay, as readable lines.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -29,10 +30,46 @@ impl Fnv {
     }
 }
 
+/// One event as it was noted.
+#[derive(Clone, Debug)]
+pub struct Noted {
+    /// When.
+    pub at: Duration,
+    /// On which machine.
+    pub node: NodeId,
+    /// What happened.
+    pub what: &'static str,
+    /// With which numbers.
+    pub numbers: Box<[u64]>,
+    /// With which words.
+    pub words: Box<str>,
+}
+
+impl Noted {
+    /// As a line: time in seconds, machine, event, numbers, words.
+    pub fn line(&self, names: &[String]) -> String {
+        let name = names.get(self.node.0 as usize).map_or("?", String::as_str);
+        line(self.at, name, self.what, &self.numbers, &self.words)
+    }
+}
+
+/// Everything a run noted.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// Names of the machines; the world comes first.
+    pub names: Vec<String>,
+    /// The events in their order.
+    pub events: Vec<Noted>,
+}
+
+/// Events kept of a run at most; it goes on being hashed.
+const KEPT_MAX: usize = 2_000_000;
+
 struct Inner {
     hash: Fnv,
+    recording: Recording,
+    /// All events, kept or not.
     events: u64,
-    names: Vec<String>,
 }
 
 /// The trace of one run. Two runs of one seed have the same hash.
@@ -45,13 +82,14 @@ pub struct Trace {
 impl Trace {
     /// A trace without events; `print` writes each event to standard output as a line.
     pub fn new(print: bool) -> Trace {
-        let inner = Inner { hash: Fnv::EMPTY, events: 0, names: vec!["world".to_owned()] };
+        let recording = Recording { names: vec!["world".to_owned()], events: Vec::new() };
+        let inner = Inner { hash: Fnv::EMPTY, events: 0, recording };
         Trace { time: TimeHandle::current(), print, inner: Mutex::new(inner) }
     }
 
     /// Gives the next node its name in readable lines.
     pub fn name_node(&self, name: &str) {
-        self.inner.lock().expect("trace").names.push(name.to_owned());
+        self.inner.lock().expect("trace").recording.names.push(name.to_owned());
     }
 
     /// Notes an event: what happened, on which node, with which numbers and words.
@@ -66,15 +104,26 @@ impl Trace {
             inner.hash.number(*number);
         }
         inner.hash.bytes(words.as_bytes());
+        let noted = Noted { at: now, node, what, numbers: numbers.into(), words: words.into() };
         if self.print {
-            let name = inner.names.get(node.0 as usize).map_or("?", String::as_str);
-            println!("{}", line(now, name, what, numbers, words));
+            // Who reads has seen enough when the pipe is closed.
+            if writeln!(std::io::stdout(), "{}", noted.line(&inner.recording.names)).is_err() {
+                std::process::exit(0);
+            }
+        }
+        if inner.recording.events.len() < KEPT_MAX {
+            inner.recording.events.push(noted);
         }
     }
 
     /// Simulated time since the start.
     pub fn now(&self) -> Duration {
         self.time.elapsed()
+    }
+
+    /// Everything so far.
+    pub fn recording(&self) -> Recording {
+        self.inner.lock().expect("trace").recording.clone()
     }
 
     /// Hash and number of the events so far.

@@ -2,11 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Mutex;
 
+use metaq::env::Canary;
 use sim::canaries;
+use sim::files;
+use sim::plan::Plan;
 use sim::scenarios;
-use sim::sweep::{child, sweep, ChildRun};
+use sim::shrink::{shrink, Effort};
+use sim::sweep::{child, child_of_plan, sweep, ChildRun};
 
 const JOBS: usize = 2;
 
@@ -52,10 +57,8 @@ fn an_unknown_scenario_is_refused() {
 
 #[test]
 fn planted_bugs_are_found() {
-    for planted in canaries::ALL {
-        let run = planted.hunt(binary()).unwrap_or_else(|| panic!("nobody found {planted:?}"));
-        assert!(planted.is_named_by(&run), "{planted:?} was reported by another checker: {run:?}");
-    }
+    let hunts = canaries::hunt_all(binary(), "", JOBS, &|_| {});
+    assert!(hunts.iter().all(|hunt| hunt.found), "{}", canaries::table(&hunts));
 }
 
 #[test]
@@ -66,6 +69,7 @@ fn a_cluster_keeps_its_promises() {
         ("broker_kill", 20),
         ("heartbeat_time_out", 8),
         ("nameservers_disagree", 6),
+        ("minority_lost", 6),
         ("delayed_messages", 12),
         ("handed_back", 12),
         ("clean_stop", 10),
@@ -73,6 +77,9 @@ fn a_cluster_keeps_its_promises() {
         ("slow_disk", 20),
         ("failed_sync", 30),
         ("full_disk", 15),
+        ("swizzle", 12),
+        ("swarm", 20),
+        ("everything", 20),
     ] {
         assert_passed(&runs(scenario, seeds));
     }
@@ -83,4 +90,66 @@ fn the_store_survives_crashes() {
     for scenario in ["store_power_cut", "store_kill", "store_async_power_cut"] {
         assert_passed(&runs(scenario, 60));
     }
+}
+
+/// Plans that once failed: those of planted bugs must go on failing, all others must pass.
+#[test]
+fn kept_plans_end_as_they_say() {
+    let kept = files::kept_plans().expect("the directory can be read");
+    assert!(!kept.is_empty(), "there are kept plans");
+    for path in kept {
+        let plan = files::read_plan(&path).expect("a kept plan can be read");
+        let run = child_of_plan(binary(), &plan, None);
+        assert_eq!(
+            run.checker(),
+            plan.violates.as_deref(),
+            "cargo run -p sim -- replay {}: {}",
+            path.display(),
+            run.line
+        );
+    }
+}
+
+#[test]
+fn a_plan_and_its_seed_are_the_same_run() {
+    for scenario in scenarios::ALL {
+        let seed = 3;
+        let (run, replayed) = (
+            child(binary(), scenario.name, seed, &BTreeSet::new()),
+            child_of_plan(binary(), &scenario.plan(seed), None),
+        );
+        assert_eq!(run.line, replayed.line, "{}", scenario.name);
+    }
+}
+
+/// The events of a replay.
+fn events(plan: &Plan) -> Vec<String> {
+    let file = std::env::temp_dir().join(format!("sim-test-{}-{}.json", plan.scenario, std::process::id()));
+    files::write(&file, &plan.text()).expect("a temporary file");
+    let output = Command::new(binary()).arg("replay").arg(&file).output().expect("the simulator starts");
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn without_its_last_fault_a_run_is_the_same_up_to_it() {
+    let plan = scenarios::find("swizzle").expect("a scenario").plan(5);
+    let mut shorter = plan.clone();
+    let last = shorter.faults.pop().expect("a fault");
+    let (with, without) = (events(&plan), events(&shorter));
+    let differs = with.iter().zip(&without).position(|(a, b)| a != b).expect("the fault is missing");
+    let text = serde_json::to_string(&last.fault).expect("a fault");
+    assert!(with[differs].contains(&text), "the first difference is {} against {}", with[differs], without[differs]);
+    assert!(differs > 100, "the runs have a long beginning in common: {differs}");
+}
+
+#[test]
+fn a_failure_becomes_a_small_plan() {
+    let mut plan = scenarios::find("broker_power_cut").expect("a scenario").plan(2);
+    plan.canaries.insert(Canary::NoDirectorySync);
+    let effort = Effort { binary: binary().to_owned(), jobs: JOBS, runs_max: 300, schedules: 2 };
+    let small = shrink(&plan, &effort, &|_, _| {}).expect("this plan fails");
+    assert!(small.plan.faults.len() <= 5 && small.plan.operations() <= 20, "{}", small.plan.text());
+    assert_eq!(small.run.checker(), Some("acknowledged messages are kept"));
+    let good = scenarios::find("calm").expect("a scenario").plan(2);
+    assert!(shrink(&good, &effort, &|_, _| {}).is_none(), "a plan that passes cannot be shrunk");
 }

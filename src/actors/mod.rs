@@ -4,3 +4,4 @@ pub mod broker;
 pub mod log_writer;
 pub mod nameserver;
 pub mod net;
+pub mod settings_file;

@@ -12,6 +12,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
 use super::net::{Answer, ConnectionHandle, ListenerHandle, ListenerOptions, Output, Service};
+use super::settings_file::SettingsFile;
+use crate::broker::flow::{ByteBudget, SessionFlow};
 use crate::config::nameserver::NameServerSettings;
 use crate::env::{ConnectionId, Env, Millis};
 use crate::nameserver::{Effect, KvConfig, MinBrokerChange, NameServer};
@@ -21,6 +23,12 @@ use crate::store::config_file::{ConfigFile, Loaded};
 
 /// The most bytes of the kv config.
 const KV_CONFIG_BYTES_MAX: u64 = 64 << 20;
+/// The most bytes of requests under way, and of one connection's: brokers register with all their topics at once.
+const REQUEST_BYTES_MAX: usize = 256 << 20;
+/// See [`REQUEST_BYTES_MAX`].
+const REQUEST_BYTES_PER_CONNECTION_MAX: usize = 64 << 20;
+/// What a request under way costs besides its frame, about.
+const REQUEST_BYTES: usize = 256;
 /// How long connections get to take their last answers.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 
@@ -45,17 +53,13 @@ impl NameServerHandle {
         if let Loaded::Backup { .. } = &kv {
             tracing::warn!("kvConfig.json cannot be read, its backup is used");
         }
-        let (settings_file, _) = ConfigFile::open(
-            Arc::clone(&env.disk),
-            data.join(&settings.config_store_path),
-            KV_CONFIG_BYTES_MAX,
-            |_: &[u8]| -> Result<()> { Ok(()) },
-        )?;
+        let settings_file = SettingsFile::new(Arc::clone(&env.disk), data.join(&settings.config_store_path));
         let scan_every = Duration::from_millis(settings.scan_not_active_broker_interval.max(100));
-        let rules = NameServer::new(settings, kv.into_value().unwrap_or_default(), now(env));
+        let rules =
+            NameServer::new(settings, kv.into_value().unwrap_or_default(), now(env)).with_canaries(env.canaries());
         let arguments = Arguments { env: env.clone(), rules, kv_file, settings_file, scan_every };
         let (actor, _) = Actor::spawn(None, NameServerActor, arguments).await?;
-        let service = Arc::new(NameServerService { actor: actor.clone() });
+        let service = Arc::new(NameServerService { actor: actor.clone(), flow: ByteBudget::new(REQUEST_BYTES_MAX) });
         let listener = match ListenerHandle::start(env, address, service, ListenerOptions::default()).await {
             Ok(listener) => listener,
             Err(error) => {
@@ -121,7 +125,7 @@ struct Arguments {
     env: Env,
     rules: NameServer,
     kv_file: ConfigFile,
-    settings_file: ConfigFile,
+    settings_file: SettingsFile,
     scan_every: Duration,
 }
 
@@ -129,7 +133,7 @@ struct State {
     env: Env,
     rules: NameServer,
     kv_file: ConfigFile,
-    settings_file: ConfigFile,
+    settings_file: SettingsFile,
     connections: BTreeMap<ConnectionId, ConnectionHandle>,
 }
 
@@ -193,7 +197,7 @@ impl State {
         for effect in effects {
             match effect {
                 Effect::SaveKvConfig(text) => result = result.and(save(&mut self.kv_file, &text).await),
-                Effect::SaveSettings(text) => result = result.and(save(&mut self.settings_file, &text).await),
+                Effect::SaveSettings(changes) => result = result.and(self.settings_file.save(&changes).await),
                 Effect::Close(connection) => {
                     if let Some(handle) = self.connections.get(&connection) {
                         handle.close();
@@ -231,39 +235,58 @@ fn min_broker_changed(change: &MinBrokerChange) -> Command {
 /// Hands requests of connections to the actor.
 struct NameServerService {
     actor: ActorRef<NameServerMessage>,
+    flow: ByteBudget,
+}
+
+/// One connection, and the bytes of its requests under way.
+struct NameServerConnection {
+    id: ConnectionId,
+    flow: SessionFlow,
 }
 
 impl Service for NameServerService {
-    type Connection = ConnectionId;
+    type Connection = NameServerConnection;
 
-    fn connected(&self, handle: ConnectionHandle, _: SocketAddr) -> ConnectionId {
+    fn connected(&self, handle: ConnectionHandle, _: SocketAddr) -> NameServerConnection {
         let id = handle.id();
         let _ = self.actor.cast(NameServerMessage::Connected { handle });
-        id
+        NameServerConnection { id, flow: SessionFlow::new(REQUEST_BYTES_PER_CONNECTION_MAX, self.flow.clone()) }
     }
 
     fn request(
         &self,
-        connection: &mut ConnectionId,
+        connection: &mut NameServerConnection,
         head: &Head<'_>,
         frame: &RawFrame<'_>,
         output: &mut Output,
     ) -> Result<(), String> {
+        let (serialization, opaque, oneway) = (frame.serialization, head.opaque, head.is_oneway());
+        let permit = match connection.flow.acquire(frame.len + REQUEST_BYTES) {
+            Ok(permit) => permit,
+            Err(error) => {
+                if !oneway {
+                    let busy = Response::error(error.code(), error.to_string());
+                    encode_response(&mut output.bytes, serialization, opaque, &busy);
+                }
+                return Ok(());
+            }
+        };
         let (reply, answered) = oneshot::channel();
         let frame =
             OwnedFrame { serialization: frame.serialization, header: frame.header.to_vec(), body: frame.body.to_vec() };
-        let (serialization, opaque, oneway) = (frame.serialization, head.opaque, head.is_oneway());
-        let _ = self.actor.cast(NameServerMessage::Request { connection: *connection, frame, reply });
+        let _ = self.actor.cast(NameServerMessage::Request { connection: connection.id, frame, reply });
         output.later(Box::pin(async move {
-            let response = answered.await.ok().filter(|_| !oneway)?;
+            let response = answered.await;
+            drop(permit);
+            let response = response.ok().filter(|_| !oneway)?;
             Some(Box::new(move |out: &mut Vec<u8>| encode_response(out, serialization, opaque, &response)) as Answer)
         }));
         Ok(())
     }
 
-    fn submit(&self, _: &mut ConnectionId, _: &mut Output) {}
+    fn submit(&self, _: &mut NameServerConnection, _: &mut Output) {}
 
-    fn disconnected(&self, connection: ConnectionId) {
-        let _ = self.actor.cast(NameServerMessage::Closed { connection });
+    fn disconnected(&self, connection: NameServerConnection) {
+        let _ = self.actor.cast(NameServerMessage::Closed { connection: connection.id });
     }
 }

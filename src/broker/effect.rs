@@ -113,6 +113,21 @@ pub enum Report {
     },
 }
 
+impl Report {
+    /// What it is about: lines about one thing are not written more often than is useful.
+    pub fn subject(&self) -> (&'static str, Arc<str>) {
+        match self {
+            Report::LateCommit { group, .. } => ("late commit", Arc::clone(group)),
+            Report::SubscriptionConflict(conflict) => ("subscription conflict", conflict.to_string().into()),
+            Report::ClientExpired { client, .. } => ("client expired", Arc::clone(client)),
+            Report::DelayProgressCorrected { level, .. } => ("delay progress", level.to_string().into()),
+            Report::DelayedLost { level, .. } => ("delayed lost", level.to_string().into()),
+            Report::OffsetMoved { group, .. } => ("offset moved", Arc::clone(group)),
+            Report::TableFull { setting, .. } => ("table full", (*setting).into()),
+        }
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

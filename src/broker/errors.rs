@@ -104,6 +104,10 @@ pub enum BrokerError {
     CommitTopicNotExist { topic: String },
     #[error("Offset is null, topic is {topic}")]
     CommitOffsetMissing { topic: String },
+    #[error("offset[{offset}] of topic[{topic}] queueId[{queue_id}] is illegal, it can be -1 to {max}")]
+    CommitOffset { topic: String, queue_id: i32, offset: i64, max: i64 },
+    #[error("queueId[{queue_id}] is illegal, topic[{topic}] has {queues} queues")]
+    QueueId { topic: String, queue_id: i32, queues: i32 },
     #[error("Topic {topic} does not exist")]
     ResetTopicNotExist { topic: String },
     #[error("Group {group} does not exist")]
@@ -165,9 +169,13 @@ impl BrokerError {
     pub fn code(&self) -> i32 {
         use BrokerError::*;
         match self {
-            Name(_) | SendQueueId { .. } | PullQueueId { .. } | CommitOffsetMissing { .. } | SystemTopic { .. } => {
-                code::INVALID_PARAMETER
-            }
+            Name(_)
+            | SendQueueId { .. }
+            | PullQueueId { .. }
+            | CommitOffsetMissing { .. }
+            | CommitOffset { .. }
+            | QueueId { .. }
+            | SystemTopic { .. } => code::INVALID_PARAMETER,
             TopicForbidden { .. }
             | BrokerNotWritable { .. }
             | TopicNotWritable { .. }

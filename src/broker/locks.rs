@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::env::Millis;
+use crate::env::{Canaries, Canary, Millis};
 
 use super::{ConnectionId, QueueKey};
 
@@ -24,6 +24,7 @@ pub struct QueueLocks {
     groups: BTreeMap<Arc<str>, BTreeMap<QueueKey, Lock>>,
     count: usize,
     limit: usize,
+    canaries: Canaries,
 }
 
 #[derive(Debug)]
@@ -44,7 +45,12 @@ impl Lock {
 impl QueueLocks {
     /// No locks yet. Beyond `limit` (`locksMax`) none is granted.
     pub fn new(limit: usize) -> QueueLocks {
-        QueueLocks { groups: BTreeMap::new(), count: 0, limit }
+        QueueLocks { groups: BTreeMap::new(), count: 0, limit, canaries: Canaries::default() }
+    }
+
+    /// The same table with planted bugs.
+    pub fn with_canaries(self, canaries: Canaries) -> QueueLocks {
+        QueueLocks { canaries, ..self }
     }
 
     /// Locks or renews each of `queues` for `client`; returns those it now holds.
@@ -65,7 +71,13 @@ impl QueueLocks {
         for queue in queues {
             let lock = Lock { client: client.clone(), connection, granted: now, lease_ms: LEASE_MS };
             match locks.get_mut(&queue) {
-                Some(other) if other.client != client && other.is_live(now) => continue,
+                Some(other) if other.client != client && self.canaries.has(Canary::LockForEver) => continue,
+                Some(other)
+                    if other.client != client && other.is_live(now) && !self.canaries.has(Canary::LockNotExclusive) =>
+                {
+                    continue
+                }
+                Some(other) if other.client == client && self.canaries.has(Canary::LockNotRenewed) => {}
                 Some(other) => *other = lock,
                 None if self.count >= self.limit => continue,
                 None => {
@@ -85,7 +97,8 @@ impl QueueLocks {
     pub fn unlock_batch(&mut self, group: &str, client: &str, queues: &[QueueKey]) {
         let Some(locks) = self.groups.get_mut(group) else { return };
         for queue in queues {
-            if locks.get(queue).is_some_and(|lock| &*lock.client == client) {
+            let anybody = self.canaries.has(Canary::AnybodyUnlocks);
+            if locks.get(queue).is_some_and(|lock| &*lock.client == client || anybody) {
                 locks.remove(queue);
                 self.count -= 1;
             }
@@ -104,7 +117,10 @@ impl QueueLocks {
     pub fn on_connection_closed(&mut self, connection: ConnectionId) {
         for lock in self.groups.values_mut().flat_map(BTreeMap::values_mut) {
             if lock.connection == connection {
-                lock.lease_ms = LEASE_WITHOUT_CONNECTION_MS;
+                lock.lease_ms = match self.canaries.has(Canary::LockEndsWithConnection) {
+                    true => 0,
+                    false => LEASE_WITHOUT_CONNECTION_MS,
+                };
             }
         }
     }
@@ -123,7 +139,9 @@ impl QueueLocks {
 
     /// Forgets what has run out. Locks end by themselves; this frees their memory.
     pub fn on_tick(&mut self, now: Millis) {
-        self.retain(None, |lock| lock.is_live(now));
+        if !self.canaries.has(Canary::LockForEver) {
+            self.retain(None, |lock| lock.is_live(now));
+        }
     }
 
     /// Locks held, expired ones not yet forgotten included.

@@ -5,6 +5,7 @@ use std::io;
 use super::{UsageError, EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE};
 use crate::client::Error;
 use crate::proto::remoting::response;
+use crate::store::OpenError;
 
 /// A failure that a command explains itself.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +78,9 @@ pub fn hints(error: &anyhow::Error) -> Vec<String> {
         if let Some(failure) = cause.downcast_ref::<Failure>() {
             return failure.hints.clone();
         }
-        let hint = if let Some(error) = cause.downcast_ref::<Error>() {
+        let hint = if let Some(error) = cause.downcast_ref::<OpenError>() {
+            error.hint()
+        } else if let Some(error) = cause.downcast_ref::<Error>() {
             client_hint(error)
         } else {
             cause.downcast_ref::<io::Error>().and_then(|error| match error.kind() {

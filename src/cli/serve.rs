@@ -2,21 +2,21 @@
 
 use std::fmt::Display;
 use std::future::Future;
-use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{Context, Result};
 
+use super::console::{say, tell};
 use super::{signals, BrokerArgs, NameserverArgs, UpArgs, UsageError, EXIT_BUG};
 use crate::actors::broker::BrokerHandle;
 use crate::actors::nameserver::NameServerHandle;
+use crate::actors::settings_file::SettingsFile;
 use crate::config::broker::BrokerConfig;
 use crate::config::nameserver::NameServerSettings;
-use crate::config::properties::BYTES_MAX;
-use crate::env::{real, OpenMode};
+use crate::env::real;
 
 /// How long a stop may take before the process ends anyway; what is not flushed by then is recovered at the next start.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
@@ -36,9 +36,13 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
         if !broker_address.ip().is_unspecified() {
             config.broker_ip1 = broker_address.ip().to_string();
         }
+        apply_changed(&mut config, &args.set)?;
         apply_sets(&mut config, &args.set)?;
+        config.listen_port = broker_address.port();
 
-        let nameserver = NameServerHandle::start(&env, NameServerSettings::default(), nameserver_address, &args.data)
+        let mut settings = NameServerSettings::default();
+        apply_changed_nameserver(&mut settings, &args.data)?;
+        let nameserver = NameServerHandle::start(&env, settings, nameserver_address, &args.data)
             .await
             .context("the NameServer did not start")?;
         config.namesrv_addr = reachable(nameserver.address()).to_string();
@@ -49,9 +53,9 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
                 return Err(error).context("the broker did not start");
             }
         };
-        say(&format!("nameserver  {}", nameserver.address()));
+        say!("nameserver  {}", nameserver.address());
         print_broker(&broker, &args.data);
-        say(&format!("ready       try: NAMESRV_ADDR={} metaq bench produce", reachable(nameserver.address())));
+        say!("ready       try: NAMESRV_ADDR={} metaq bench produce", reachable(nameserver.address()));
         let code = serve_until_stopped(&broker).await?;
         broker.stop(STOP_LIMIT).await?;
         nameserver.stop().await;
@@ -64,12 +68,15 @@ pub fn nameserver(args: NameserverArgs) -> Result<ExitCode> {
     let mut settings = NameServerSettings::default();
     if let Some(path) = &args.config {
         warn(Some(path), &settings.apply(&read_settings(path)?).with_context(|| path.display().to_string())?);
+        settings.config_store_path = std::path::absolute(path).with_context(|| path.display().to_string())?;
+    } else {
+        apply_changed_nameserver(&mut settings, &args.data)?;
     }
     for pair in &args.set {
         warn(None, &settings.apply(checked(pair)?).map_err(|error| UsageError(error.to_string()))?);
     }
     if args.print {
-        say(settings.to_properties().trim_end());
+        say!("{}", settings.to_properties().trim_end());
         return Ok(ExitCode::SUCCESS);
     }
     let address = match &args.listen {
@@ -79,8 +86,8 @@ pub fn nameserver(args: NameserverArgs) -> Result<ExitCode> {
     run(async move {
         let env = real::env();
         let nameserver = NameServerHandle::start(&env, settings, address, &args.data).await?;
-        say(&format!("nameserver  {}", nameserver.address()));
-        say(&format!("ready       try: metaq broker -n {}", reachable(nameserver.address())));
+        say!("nameserver  {}", nameserver.address());
+        say!("ready       try: metaq broker -n {}", reachable(nameserver.address()));
         signals::stop_requested().await?;
         nameserver.stop().await;
         Ok(ExitCode::SUCCESS)
@@ -92,16 +99,20 @@ pub fn broker(args: BrokerArgs) -> Result<ExitCode> {
     let mut config = BrokerConfig::default();
     if let Some(path) = &args.config {
         warn(Some(path), &config.apply(&read_settings(path)?).with_context(|| path.display().to_string())?);
+        config.broker_config_path = path.display().to_string();
     }
     if let Some(data) = &args.data {
         config.store_path_root_dir = data.display().to_string();
+    }
+    if args.config.is_none() {
+        apply_changed(&mut config, &args.set)?;
     }
     if let Some(nameservers) = &args.nameservers {
         config.namesrv_addr = nameservers.clone();
     }
     apply_sets(&mut config, &args.set)?;
     if args.print {
-        say(config.to_properties().trim_end());
+        say!("{}", config.to_properties().trim_end());
         return Ok(ExitCode::SUCCESS);
     }
     let address = match &args.listen {
@@ -119,10 +130,10 @@ pub fn broker(args: BrokerArgs) -> Result<ExitCode> {
         let broker = BrokerHandle::start(&env, config, address).await?;
         print_broker(&broker, Path::new(&data));
         if nameservers.is_empty() {
-            eprintln!("warning: no NameServer is configured: clients will not find this broker; use -n HOST:PORT");
-            say("ready");
+            tell!("warning: no NameServer is configured: clients will not find this broker; use -n HOST:PORT");
+            say!("ready");
         } else {
-            say(&format!("ready       try: NAMESRV_ADDR='{nameservers}' metaq bench produce"));
+            say!("ready       try: NAMESRV_ADDR='{nameservers}' metaq bench produce");
         }
         let code = serve_until_stopped(&broker).await?;
         broker.stop(STOP_LIMIT).await?;
@@ -136,20 +147,14 @@ async fn serve_until_stopped(broker: &BrokerHandle) -> Result<ExitCode> {
     match select(Box::pin(signals::stop_requested()), Box::pin(broker.failed())).await {
         Either::Left((signal, _)) => {
             signal?;
-            // Whoever read this may be gone; that must not keep the store from being closed.
-            let _ = writeln!(std::io::stderr(), "stopping: flushing the store");
+            tracing::info!("stopping: flushing the store");
             Ok(ExitCode::SUCCESS)
         }
         Either::Right((why, _)) => {
-            let _ = writeln!(std::io::stderr(), "error: the broker stops: {why}");
+            tell!("error: the broker stops: {why}");
             Ok(ExitCode::from(EXIT_BUG))
         }
     }
-}
-
-/// Prints for whoever reads standard output; that nobody does, or not to the end, is no failure.
-fn say(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 fn print_broker(broker: &BrokerHandle, data: &Path) {
@@ -157,12 +162,13 @@ fn print_broker(broker: &BrokerHandle, data: &Path) {
         Some(address) => format!(" (old clients: {address})"),
         None => String::new(),
     };
-    say(&format!("broker      {}{old_clients}, clients are told {}", broker.address(), broker.advertised()));
-    say(&format!("data        {}", data.display()));
+    say!("broker      {}{old_clients}, clients are told {}", broker.address(), broker.advertised());
+    say!("data        {}", data.display());
 }
 
 fn run(serving: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     start_logging();
+    real::process::give_back_large_buffers();
     // One thread for sessions and log writer is the fastest on few cores: an actor message to another thread costs
     // more than the work it asks for. Syncs run on tokio's blocking threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -177,7 +183,13 @@ fn start_logging() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("METAQ_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let plain = std::env::var_os("NO_COLOR").is_some() || !std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(!plain).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(!plain)
+        .with_writer(std::io::stderr)
+        // It would tell of a closed standard error there, and panic.
+        .log_internal_errors(false)
+        .init();
 }
 
 fn resolve(address: &str) -> Result<SocketAddr> {
@@ -199,14 +211,30 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 
 fn read_settings(path: &Path) -> Result<String> {
     let unreadable = || format!("settings file {} cannot be read", path.display());
-    let file = real::env().disk.open(path, OpenMode::Read).with_context(unreadable)?;
-    let len = file.len().with_context(unreadable)?;
-    let most = BYTES_MAX as u64;
-    ensure!(len <= most, "settings file {} has {len} bytes, at most {most} are possible", path.display());
-    let mut bytes = vec![0; len as usize];
-    let read = file.read_at(0, &mut bytes).with_context(unreadable)?;
-    bytes.truncate(read);
-    String::from_utf8(bytes).with_context(unreadable)
+    SettingsFile::read(&*real::env().disk, path).with_context(unreadable)
+}
+
+/// Takes what requests changed while the broker last ran on this store. The command line says where the store is, and
+/// wins again afterwards.
+fn apply_changed(config: &mut BrokerConfig, sets: &[String]) -> Result<()> {
+    let mut where_it_is = config.clone();
+    for pair in sets {
+        where_it_is.apply(checked(pair)?).map_err(|error| UsageError(error.to_string()))?;
+    }
+    let path = where_it_is.settings_path();
+    let unreadable = || format!("settings file {} cannot be read", path.display());
+    let text = SettingsFile::read_if_there(&*real::env().disk, &path).with_context(unreadable)?;
+    warn(Some(&path), &config.apply(&text).with_context(|| path.display().to_string())?);
+    Ok(())
+}
+
+/// The same for a NameServer and its data folder.
+fn apply_changed_nameserver(settings: &mut NameServerSettings, data: &Path) -> Result<()> {
+    let path = data.join(&settings.config_store_path);
+    let unreadable = || format!("settings file {} cannot be read", path.display());
+    let text = SettingsFile::read_if_there(&*real::env().disk, &path).with_context(unreadable)?;
+    warn(Some(&path), &settings.apply(&text).with_context(|| path.display().to_string())?);
+    Ok(())
 }
 
 fn apply_sets(config: &mut BrokerConfig, sets: &[String]) -> Result<()> {
@@ -220,7 +248,7 @@ fn apply_sets(config: &mut BrokerConfig, sets: &[String]) -> Result<()> {
 fn warn(file: Option<&PathBuf>, warnings: &[impl Display]) {
     let from = file.map_or_else(String::new, |file| format!("{}: ", file.display()));
     for warning in warnings {
-        eprintln!("warning: {from}{warning}");
+        tell!("warning: {from}{warning}");
     }
 }
 

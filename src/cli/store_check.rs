@@ -8,6 +8,7 @@ use anyhow::{bail, Context, Result};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use super::console::{say, tell};
 use super::EXIT_REFUSED;
 use crate::env::{real, Disk};
 use crate::proto::message::DelayLevels;
@@ -23,6 +24,26 @@ pub struct StoreArgs {
 #[derive(Debug, Subcommand)]
 enum StoreCommand {
     /// Check every record, queue entry and index entry of a stopped broker's store; exit code 1 if one is damaged
+    ///
+    /// Nothing is changed. Each finding is one of three:
+    ///
+    ///   damage            bytes are not what a broker wrote, or point to nothing
+    ///   repaired at start what derives from the log is missing: the next start builds it
+    ///   note              worth knowing, nothing is wrong
+    ///
+    /// In a store that was not closed a torn end of the log is no damage: the next start ends
+    /// the log before it. In one that was closed whole records were there, so it is damage; the
+    /// start ends the log there all the same.
+    ///
+    /// With damage, copy the folder first. Then, if it is
+    ///
+    ///   in commitlog      start the broker: it keeps every message that it can read
+    ///   in consumequeue   move `queueTable` and `queueTable.bak` away and start the broker:
+    ///                     it compares every entry with the log
+    ///   in index          move the folder away and start the broker: it is built again
+    ///
+    /// Whatever keeps a broker from starting it says itself, with the file's name.
+    #[command(verbatim_doc_comment)]
     Check(CheckArgs),
 }
 
@@ -73,7 +94,7 @@ pub fn run(args: StoreArgs) -> Result<ExitCode> {
     let report = check_store(&disk, directory, &options)
         .with_context(|| format!("the store in {} cannot be read", directory.display()))?;
     if args.json {
-        println!("{}", to_json(&report));
+        say!("{}", to_json(&report));
     } else {
         print(&report, directory);
     }
@@ -96,41 +117,47 @@ fn lock(disk: &dyn Disk, directory: &Path) -> Result<Option<Box<dyn crate::env::
 
 fn print(report: &CheckReport, directory: &Path) {
     let closed = if report.closed { "cleanly closed" } else { "not closed: the next start recovers it" };
-    println!("store     {}, {closed}", directory.display());
-    println!(
+    say!("store     {}, {closed}", directory.display());
+    say!(
         "log       {}, {}, bytes {} to {}",
         count(report.segments as u64, "segment", "segments"),
         count(report.records, "record", "records"),
         report.log_min.0,
         report.log_end.0
     );
-    println!(
-        "queues    {}, {}",
-        count(report.queues, "queue", "queues"),
-        count(report.queue_entries, "entry", "entries")
-    );
-    println!(
+    say!("queues    {}, {}", count(report.queues, "queue", "queues"), count(report.queue_entries, "entry", "entries"));
+    say!(
         "index     {}, {}",
         count(report.index_files, "file", "files"),
         count(report.index_entries, "entry", "entries")
     );
     for finding in &report.findings {
-        println!("{finding}");
+        say!("{finding}");
     }
     let listed = report.findings.len() as u64;
     let found = SEVERITIES.iter().map(|severity| report.count(*severity)).sum::<u64>();
     if listed < found {
-        println!("          {} more are not listed (--max)", found - listed);
+        say!("          {} more are not listed (--max)", found - listed);
     }
     let repairs = match report.count(Severity::Repairable) {
         0 => String::new(),
         repairs => format!(", {repairs} to be repaired at the next start"),
     };
     match report.count(Severity::Damage) {
-        0 => println!("ok        no damage{repairs}"),
-        damages => println!("DAMAGED   {}{repairs}", count(damages, "damage", "damages")),
+        0 => say!("ok        no damage{repairs}"),
+        damages => {
+            say!("DAMAGED   {}{repairs}", count(damages, "damage", "damages"));
+            tell!("{WHAT_NOW}");
+        }
     }
 }
+
+const WHAT_NOW: &str = "\
+hint: copy the folder before anything else
+hint: in commitlog: start the broker; it keeps every message that it can read and says what is lost
+hint: in consumequeue: move `queueTable` and `queueTable.bak` away and start the broker; it puts every entry right
+hint: in index: move the folder away and start the broker; it builds the index again from the log
+hint: `metaq store check --help` says what the findings mean";
 
 const SEVERITIES: [Severity; 3] = [Severity::Note, Severity::Repairable, Severity::Damage];
 

@@ -92,9 +92,9 @@ impl Connections {
         });
     }
 
-    /// Ends all connections.
+    /// Ends all connections; requests under way fail.
     pub fn close(&self) {
-        self.keep_only(&BTreeSet::new());
+        std::mem::take(&mut *self.links.lock().expect("no holder panics")).values().for_each(|link| link.close());
     }
 
     fn link(&self, address: &str) -> Result<Arc<Link>, Error> {
@@ -180,6 +180,13 @@ impl Link {
         if let Some(handle) = self.handle.lock().expect("no holder panics").take() {
             handle.close();
         }
+    }
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        // A connection lives as long as its session, which does not end because nobody has requests any more.
+        self.close();
     }
 }
 

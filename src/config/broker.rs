@@ -1,11 +1,16 @@
 //! Settings of a broker: the keys of RocketMQ's `broker.conf` that mean something here.
 
+mod changes;
+
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 
 use super::{keys, properties};
 use crate::proto::message::DelayLevels;
 
 pub use super::keys::SetError;
+pub use changes::{Update, UpdateError, Warning};
 
 /// What a broker is to its group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +56,9 @@ macro_rules! settings {
 
 settings! {
     // Who it is and where it listens.
+    /// The file these settings came from, where those that a request changes are written to; by default
+    /// `config/broker.properties` in the store.
+    broker_config_path: String = String::new();
     /// The cluster.
     broker_cluster_name: String = "DefaultCluster".to_owned();
     /// The group of master and slaves; by default the host's name, filled in at start.
@@ -143,6 +151,8 @@ settings! {
     slave_read_enable: bool = false;
     /// Carry out offset resets at the next pull, without asking the clients.
     use_server_side_reset_offset: bool = true;
+    /// Keep the replies of request-reply as messages too.
+    store_reply_message_enable: bool = true;
     /// Tell members at once when a group changes, else every 15 s.
     real_time_notify_consumer_change: bool = true;
     /// How long a subscription seen only in pulls is remembered.
@@ -203,10 +213,12 @@ settings! {
     max_index_num: u32 = 20_000_000;
 
     // Bounds that RocketMQ has no key for.
-    /// Most bytes of one connection's requests in flight.
+    /// Most bytes of one connection's sends in flight, and as many of its other requests.
     in_flight_bytes_per_session: usize = 64 << 20;
-    /// Most bytes of all requests in flight.
+    /// Most bytes of all sends in flight, and as many of large frames that are coming in.
     in_flight_bytes_per_broker: usize = 512 << 20;
+    /// Most bytes of all other requests in flight.
+    in_flight_request_bytes_per_broker: usize = 128 << 20;
     /// Most connections.
     sessions_max: usize = 50_000;
     /// Most waiting pulls.
@@ -226,123 +238,10 @@ settings! {
     config_black_list: String = "configBlackList;brokerConfigPath".to_owned();
 }
 
-/// Keys that take effect at once when a request changes them; the others do at the next start.
-const RUNTIME_KEYS: [&str; 26] = [
-    "brokerPermission",
-    "traceOn",
-    "autoCreateTopicEnable",
-    "autoCreateSubscriptionGroup",
-    "validateSystemTopicWhenUpdateTopic",
-    "maxMessageSize",
-    "rejectTransactionMessage",
-    "startAcceptSendRequestTimeStamp",
-    "longPollingEnable",
-    "shortPollingTimeMills",
-    "litePullMessageEnable",
-    "rejectPullConsumerEnable",
-    "useServerSideResetOffset",
-    "maxTransferCountOnMessageInMemory",
-    "maxTransferBytesOnMessageInMemory",
-    "maxTransferCountOnMessageInDisk",
-    "maxTransferBytesOnMessageInDisk",
-    "accessMessageInMemoryMaxRatio",
-    "subscriptionExpiredTimeout",
-    "deleteWhen",
-    "fileReservedTime",
-    "diskMaxUsedSpaceRatio",
-    "diskSpaceCleanForciblyRatio",
-    "diskSpaceWarningLevelRatio",
-    "cleanFileForciblyEnable",
-    "regionId",
-];
-
-/// RocketMQ's keys that tune what this broker does not have: thread pools, its locks, its buffers. They are taken
-/// without effect, so that an existing `broker.conf` starts.
-const WITHOUT_EFFECT: [&str; 24] = [
-    "rocketmqHome",
-    "brokerConfigPath",
-    "sendMessageThreadPoolNums",
-    "pullMessageThreadPoolNums",
-    "queryMessageThreadPoolNums",
-    "adminBrokerThreadPoolNums",
-    "clientManageThreadPoolNums",
-    "consumerManageThreadPoolNums",
-    "heartbeatThreadPoolNums",
-    "endTransactionThreadPoolNums",
-    "serverWorkerThreads",
-    "serverSelectorThreads",
-    "serverCallbackExecutorThreads",
-    "useReentrantLockWhenPutMessage",
-    "waitTimeMillsInSendQueue",
-    "brokerFastFailureEnable",
-    "osPageCacheBusyTimeOutMills",
-    "transientStorePoolEnable",
-    "transientStorePoolSize",
-    "warmMapedFileEnable",
-    "transferMsgByHeap",
-    "flushCommitLogLeastPages",
-    "flushCommitLogThoroughInterval",
-    "fastFailIfNoBufferInStorePool",
-];
-
-/// Something in a settings text that was not taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Warning {
-    /// The key means nothing here, perhaps because of a slip.
-    Unknown(SetError),
-    /// The key belongs to RocketMQ and has no effect here.
-    WithoutEffect {
-        /// The key.
-        key: String,
-    },
-}
-
-impl std::fmt::Display for Warning {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Warning::Unknown(error) => write!(f, "{error}"),
-            Warning::WithoutEffect { key } => write!(f, "setting `{key}` has no effect here"),
-        }
-    }
-}
-
-/// What a request to change settings did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Update {
-    /// Keys whose new values count from now on.
-    pub now: Vec<String>,
-    /// Keys whose new values count from the next start on.
-    pub at_next_start: Vec<String>,
-}
-
-/// Why no setting was changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UpdateError {
-    /// A key is protected.
-    #[error("Can not update config in black list.")]
-    Protected,
-    /// A value does not fit.
-    #[error(transparent)]
-    Value(#[from] SetError),
-}
+/// The most bytes of a cluster's or broker's name.
+const NAME_BYTES_MAX: usize = 127;
 
 impl BrokerConfig {
-    /// Takes every pair of a properties text; what is unknown comes back as warnings, a value that does not fit is an
-    /// error.
-    pub fn apply(&mut self, text: &str) -> Result<Vec<Warning>, SetError> {
-        let mut warnings = Vec::new();
-        for (key, value) in properties::parse(text) {
-            match self.set(&key, &value) {
-                Err(SetError::UnknownKey { .. }) if WITHOUT_EFFECT.contains(&key.as_str()) => {
-                    warnings.push(Warning::WithoutEffect { key });
-                }
-                Err(error @ SetError::UnknownKey { .. }) => warnings.push(Warning::Unknown(error)),
-                other => other?,
-            }
-        }
-        Ok(warnings)
-    }
-
     /// Takes what the environment says: NAMESRV_ADDR, unless a file or flag names NameServers.
     pub fn apply_environment(&mut self, variable: impl Fn(&str) -> Option<String>) {
         if self.namesrv_addr.is_empty() {
@@ -350,40 +249,12 @@ impl BrokerConfig {
         }
     }
 
-    /// Sets one key from text.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<(), SetError> {
-        let changed = keys::with(self, key, value)?;
-        changed.check().map_err(|reason| SetError::BadValue {
-            key: key.to_owned(),
-            value: value.to_owned(),
-            reason,
-        })?;
-        *self = changed;
-        Ok(())
-    }
-
-    /// UPDATE_BROKER_CONFIG: all pairs of a properties text or none. Unknown keys are ignored, as RocketMQ does.
-    pub fn update(&mut self, text: &str) -> Result<Update, UpdateError> {
-        let pairs = properties::parse(text);
-        if pairs.iter().any(|(key, _)| self.is_protected(key)) {
-            return Err(UpdateError::Protected);
+    /// Where settings that a request changes are kept.
+    pub fn settings_path(&self) -> PathBuf {
+        match self.broker_config_path.as_str() {
+            "" => Path::new(&self.store_path_root_dir).join("config").join("broker.properties"),
+            path => PathBuf::from(path),
         }
-        let (mut changed, mut update) = (self.clone(), Update::default());
-        for (key, value) in pairs {
-            match changed.set(&key, &value) {
-                Ok(()) if RUNTIME_KEYS.contains(&key.as_str()) => update.now.push(key),
-                Ok(()) => update.at_next_start.push(key),
-                Err(SetError::UnknownKey { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        *self = changed;
-        Ok(update)
-    }
-
-    /// Whether no request may change the key.
-    pub fn is_protected(&self, key: &str) -> bool {
-        key == "rocketmqHome" || key == "configBlackList" || self.config_black_list.split(';').any(|it| it == key)
     }
 
     /// GET_BROKER_CONFIG: all keys with their values, `key=value` a line.
@@ -427,8 +298,24 @@ impl BrokerConfig {
     }
 
     /// What types do not say. The text is the reason.
-    fn check(&self) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// The first thing that cannot be.
+    pub fn check(&self) -> Result<(), String> {
         let require = |holds: bool, reason: &str| if holds { Ok(()) } else { Err(reason.to_owned()) };
+        // A slave without its master's log would take messages under its master's name that its master does not know.
+        require(
+            self.broker_role != BrokerRole::Slave,
+            "this version does not replicate, and a slave that copies nothing serves nobody; as a master it needs a \
+             brokerName of its own",
+        )?;
+        let nameable =
+            |name: &str| name.len() <= NAME_BYTES_MAX && !name.contains(|c: char| c.is_whitespace() || c.is_control());
+        require(
+            !self.broker_cluster_name.is_empty() && nameable(&self.broker_cluster_name) && nameable(&self.broker_name),
+            "a cluster's and a broker's name has 1 to 127 bytes and no blanks: both are topics too",
+        )?;
+        require((0..=15).contains(&self.broker_permission), "brokerPermission is 0 to 15: 4 read, 2 write")?;
         DelayLevels::parse(&self.message_delay_level).map_err(|error| error.to_string())?;
         require(
             self.listen_port == 0 || self.listen_port > 2,
@@ -460,62 +347,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_a_broker_conf() {
-        let mut config = BrokerConfig::default();
-        let text =
-            "brokerClusterName = C\nbrokerName=broker-a\nbrokerId=0\nbrokerIP1=10.0.0.1\nflushDiskType=SYNC_FLUSH\n\
-                    brokerRole=ASYNC_MASTER\nlistenPort=10921\nsendMessageThreadPoolNums=64\nbrokername=x\nqqqq=1\n";
-        let warnings = config.apply(text).unwrap();
-        assert_eq!(config.broker_ip1, "10.0.0.1");
-        assert_eq!(config.flush_disk_type, FlushDiskType::SyncFlush);
-        assert_eq!((config.listen_port, config.ha_port()), (10921, 10922));
-        let warnings: Vec<String> = warnings.iter().map(Warning::to_string).collect();
-        assert_eq!(
-            warnings,
-            [
-                "setting `sendMessageThreadPoolNums` has no effect here",
-                "unknown setting `brokername`, did you mean `brokerName`?",
-                "unknown setting `qqqq`",
-            ]
-        );
-    }
-
-    #[test]
-    fn values_that_do_not_fit_are_errors_and_change_nothing() {
-        let mut config = BrokerConfig::default();
-        for (key, value) in [
-            ("listenPort", "70000"),
-            ("listenPort", "x"),
-            ("autoCreateTopicEnable", "yes"),
-            ("flushDiskType", "NEVER_FLUSH"),
-            ("messageDelayLevel", "1s 2x"),
-            ("mappedFileSizeConsumeQueue", "21"),
-            ("maxMessageSize", "-1"),
-        ] {
-            let error = config.set(key, value).unwrap_err();
-            assert!(error.to_string().starts_with(&format!("`{value}` is no value for `{key}`: ")), "{error}");
-        }
-        assert_eq!(config, BrokerConfig::default());
-    }
-
-    #[test]
-    fn requests_change_all_or_nothing_and_no_protected_key() {
-        let mut config = BrokerConfig::default();
-        let update = config.update("brokerPermission=4\nlistenPort=10921\nnoSuchKey=1\n").unwrap();
-        assert_eq!(update.now, ["brokerPermission"]);
-        assert_eq!(update.at_next_start, ["listenPort"]);
-        assert!(config.is_readable() && !config.is_writable());
-        for text in ["traceOn=false\nbrokerConfigPath=x", "rocketmqHome=/", "configBlackList="] {
-            assert_eq!(config.update(text), Err(UpdateError::Protected));
-        }
-        assert!(config.update("traceOn=false\nfileReservedTime=never").is_err());
-        assert!(config.trace_on, "nothing was changed");
-    }
-
-    #[test]
     fn what_is_shown_can_be_read_again() {
         let mut config = BrokerConfig::default();
-        config.set("brokerName", "a\\b c").unwrap();
+        config.set("regionId", "a\\b c").unwrap();
         let mut read = BrokerConfig::default();
         assert_eq!(read.apply(&config.to_properties()), Ok(vec![]));
         assert_eq!(read, BrokerConfig { ha_listen_port: 10912, ..config });
@@ -528,16 +362,5 @@ mod tests {
         assert_eq!(config.name_servers().collect::<Vec<_>>(), ["a:1", "b:2"]);
         config.apply_environment(|_| Some("c:3".to_owned()));
         assert_eq!(config.namesrv_addr, "a:1;b:2");
-    }
-
-    #[test]
-    fn every_listed_key_exists() {
-        let known: Vec<String> = keys::list(&BrokerConfig::default()).into_iter().map(|(key, _)| key).collect();
-        for key in RUNTIME_KEYS {
-            assert!(known.iter().any(|it| it == key), "{key}");
-        }
-        for key in WITHOUT_EFFECT {
-            assert!(!known.iter().any(|it| it == key), "{key}");
-        }
     }
 }

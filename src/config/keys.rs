@@ -32,14 +32,24 @@ fn hint(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |nearest| format!(", did you mean `{nearest}`?"))
 }
 
+/// No key is longer.
+const KEY_BYTES_MAX: usize = 100;
+/// How much of a key or value an error repeats.
+const SHOWN_CHARS: usize = 200;
+
+/// The beginning of a text, for an error.
+pub(super) fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS).collect()
+}
+
 /// `settings` with one value replaced.
 pub fn with<S: Serialize + DeserializeOwned>(settings: &S, key: &str, value: &str) -> Result<S, SetError> {
     let mut fields = fields(settings);
     let Some(field) = fields.get_mut(key) else {
         let nearest = nearest(key, fields.keys().map(String::as_str)).map(str::to_owned);
-        return Err(SetError::UnknownKey { key: key.to_owned(), nearest });
+        return Err(SetError::UnknownKey { key: shown(key), nearest });
     };
-    let bad = |reason: String| SetError::BadValue { key: key.to_owned(), value: value.to_owned(), reason };
+    let bad = |reason: String| SetError::BadValue { key: shown(key), value: shown(value), reason };
     let trimmed = value.trim();
     *field = match field {
         Value::Bool(_) if trimmed.eq_ignore_ascii_case("true") => Value::Bool(true),
@@ -54,6 +64,18 @@ pub fn with<S: Serialize + DeserializeOwned>(settings: &S, key: &str, value: &st
     serde_json::from_value(Value::Object(fields)).map_err(|error| bad(error.to_string()))
 }
 
+/// `into` with the values that `from` has for `keys`.
+pub fn merged<S: Clone + Serialize + DeserializeOwned>(into: &S, from: &S, keys: &[&str]) -> S {
+    let (mut values, mut newer) = (fields(into), fields(from));
+    for key in keys {
+        if let Some(value) = newer.remove(*key) {
+            values.insert((*key).to_owned(), value);
+        }
+    }
+    // Each value is one that such a struct had before.
+    serde_json::from_value(Value::Object(values)).unwrap_or_else(|_| into.clone())
+}
+
 /// All keys with their values as text, in the order of the struct.
 pub fn list<S: Serialize>(settings: &S) -> Vec<(String, String)> {
     let text = |value: Value| match value {
@@ -65,6 +87,10 @@ pub fn list<S: Serialize>(settings: &S) -> Vec<(String, String)> {
 
 /// The key that differs least from `key`, if it differs little enough to be a slip.
 pub fn nearest<'a>(key: &str, keys: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // Comparing takes the product of the lengths, and whoever sends a request chooses this one.
+    if key.len() > KEY_BYTES_MAX {
+        return None;
+    }
     let close = |candidate: &&str| distance(&key.to_lowercase(), &candidate.to_lowercase());
     let (distance, nearest) = keys.map(|candidate| (close(&candidate), candidate)).min()?;
     (distance <= 2.max(key.len() / 4)).then_some(nearest)
@@ -111,5 +137,6 @@ mod tests {
         assert_eq!(nearest("listenport", keys.into_iter()), Some("listenPort"));
         assert_eq!(nearest("lisenPort", keys.into_iter()), Some("listenPort"));
         assert_eq!(nearest("rocksdbCompression", keys.into_iter()), None);
+        assert_eq!(nearest(&"x".repeat(10_000_000), keys.into_iter()), None, "and soon");
     }
 }

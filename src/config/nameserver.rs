@@ -109,20 +109,23 @@ impl NameServerSettings {
     }
 
     /// These settings changed by the body of UPDATE_NAMESRV_CONFIG, a properties text. Unknown keys are ignored, as in
-    /// RocketMQ.
-    pub fn changed_by(&self, text: &str) -> Result<Self, ChangeError> {
-        let mut changed = self.clone();
+    /// RocketMQ. With them come the keys and values that were taken.
+    pub fn changed_by(&self, text: &str) -> Result<(Self, Vec<(String, String)>), ChangeError> {
+        let (mut changed, mut changes) = (self.clone(), Vec::new());
         for (key, value) in properties::parse(text) {
             if self.protects(&key) {
                 return Err(ChangeError::Protected);
             }
             match keys::with(&changed, &key, &value) {
-                Ok(with) => changed = with,
+                Ok(with) => {
+                    changed = with;
+                    changes.push((key, value));
+                }
                 Err(error @ SetError::UnknownKey { .. }) => tracing::warn!("ignored: {error}"),
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(changed)
+        Ok((changed, changes))
     }
 
     /// All settings as a properties text.
@@ -143,12 +146,14 @@ mod tests {
     fn a_request_changes_what_it_names() {
         let settings = NameServerSettings::default();
         let text = "# note\norderMessageEnable=true\nlistenPort = 9877\nnoSuchKey=1\n";
-        let changed = settings.changed_by(text).unwrap();
+        let (changed, changes) = settings.changed_by(text).unwrap();
+        let changes: Vec<&str> = changes.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(changes, ["orderMessageEnable", "listenPort"]);
         assert_eq!(changed, NameServerSettings { order_message_enable: true, listen_port: 9877, ..settings.clone() });
         let text = changed.to_properties();
         let keys = |line: &&str| !settings.protects(line.split('=').next().unwrap());
         let free: Vec<&str> = text.lines().filter(keys).collect();
-        assert_eq!(settings.changed_by(&free.join("\n")), Ok(changed));
+        assert_eq!(settings.changed_by(&free.join("\n")).unwrap().0, changed);
     }
 
     #[test]

@@ -48,6 +48,67 @@ pub fn write(out: &mut String, key: &str, value: &str) {
     out.push('\n');
 }
 
+/// A text with values changed. A key that is there gets its new value where it stood last, which is the one that counts;
+/// the others are appended. Everything else stays byte for byte: comments, blank lines, order, line ends.
+pub fn edited(text: &str, changes: &[(String, String)]) -> String {
+    let mut out = text.to_owned();
+    for (key, value) in changes {
+        let mut pair = String::new();
+        write(&mut pair, key, value);
+        match last_lines_of(&out, key) {
+            Some(lines) => {
+                let end = if out[lines.clone()].ends_with("\r\n") { "\r\n" } else { "\n" };
+                pair.truncate(pair.len() - 1);
+                out.replace_range(lines, &(pair + end));
+            }
+            None => {
+                // A backslash at the end would join the new pair to the last one.
+                let joins =
+                    out.split_inclusive('\n').next_back().is_some_and(|last| ends_in_continuation(without_end(last)));
+                if !out.is_empty() && !out.ends_with('\n') {
+                    out.push('\n');
+                }
+                if joins {
+                    out.push('\n');
+                }
+                out.push_str(&pair);
+            }
+        }
+    }
+    out
+}
+
+/// The bytes of the last pair with this key, its line end and the lines it goes on in included.
+fn last_lines_of(text: &str, key: &str) -> Option<std::ops::Range<usize>> {
+    let mut found = None;
+    let mut at = 0;
+    let mut lines = text.split_inclusive('\n');
+    while let Some(line) = lines.next() {
+        let start = at;
+        at += line.len();
+        let mut logical = without_end(line).trim_start().to_owned();
+        if logical.is_empty() || logical.starts_with(['#', '!']) {
+            continue;
+        }
+        while ends_in_continuation(&logical) {
+            logical.pop();
+            let Some(next) = lines.next() else { break };
+            at += next.len();
+            logical.push_str(without_end(next).trim_start());
+        }
+        if unescape(split(&logical).0) == key {
+            found = Some(start..at);
+        }
+    }
+    found
+}
+
+/// As [`str::lines`] sees a line.
+fn without_end(line: &str) -> &str {
+    let line = line.strip_suffix('\n').unwrap_or(line);
+    line.strip_suffix('\r').unwrap_or(line)
+}
+
 fn ends_in_continuation(line: &str) -> bool {
     line.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
@@ -123,7 +184,36 @@ mod tests {
         assert_eq!(parse("\u{feff}"), [("\u{feff}".to_owned(), String::new())]);
     }
 
+    fn change(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn an_edit_touches_nothing_else() {
+        let text = "# mine\n\nbrokerName = a\n  fileReservedTime : 48\nbrokerName=b\nlong=1,\\\n  2\n! end";
+        let changes = change(&[("fileReservedTime", "24"), ("long", "3"), ("brokerName", "c"), ("new", "x\\y")]);
+        let expected = "# mine\n\nbrokerName = a\nfileReservedTime=24\nbrokerName=c\nlong=3\n! end\nnew=x\\\\y\n";
+        assert_eq!(edited(text, &changes), expected);
+        assert_eq!(edited("a=1\r\nb=2\r\n", &change(&[("a", "3")])), "a=3\r\nb=2\r\n");
+        assert_eq!(edited("", &change(&[("a", "1")])), "a=1\n");
+        assert_eq!(edited("a=1", &change(&[("a", "")])), "a=\n");
+        assert_eq!(edited("b=1\\", &change(&[("a", "1")])), "b=1\\\n\na=1\n");
+    }
+
     proptest::proptest! {
+        #[test]
+        fn an_edit_changes_one_key(text in "([ab=:#! 12\\\\]|\r\n|\n){0,60}", value in "[a-z\\\\ =#]{0,8}") {
+            let after = parse(&edited(&text, &change(&[("a", &value)])));
+            let last = |pairs: &[(String, String)], wanted: &str| {
+                pairs.iter().rev().find(|(key, _)| key == wanted).map(|(_, value)| value.clone())
+            };
+            proptest::prop_assert_eq!(last(&after, "a"), Some(value.trim_end_matches('\n').to_owned()));
+            let others = |pairs: Vec<(String, String)>| -> Vec<_> {
+                pairs.into_iter().filter(|(key, _)| key != "a").collect()
+            };
+            proptest::prop_assert_eq!(others(after), others(parse(&text)));
+        }
+
         #[test]
         fn what_is_written_is_read_back(value in ".*") {
             let mut text = String::new();

@@ -1,5 +1,7 @@
 //! Faults that simulations inject into the product itself.
 
+use std::sync::Arc;
+
 /// A bug planted on purpose: a checker counts once it has found one of these. Never on in the shipped build.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "sim", derive(Debug, serde::Serialize, serde::Deserialize))]
@@ -11,6 +13,98 @@ pub enum Canary {
     NoDirectorySync,
     /// Recovery trusts the file's length instead of checking records.
     TrustFileLength,
+    /// Recovery builds queues of deleted topics from what the log still holds of them.
+    ReviveDeletedTopics,
+    /// A sync that failed counts as one that did not.
+    IgnoreSyncError,
+    /// Recovery does not compare bodies with their checksums.
+    SkipChecksums,
+    /// The queue table is saved before the queue files that it vouches for are synced.
+    QueueTableBeforeQueues,
+    /// Recovery leaves queue entries of records that are not in the log any more.
+    QueuesAheadOfLog,
+    /// Under SYNC_FLUSH consumers see messages that are not synced yet.
+    ShowUnsynced,
+    /// A sync that takes too long is answered as one that has ended.
+    AcknowledgeOnTimeOut,
+    /// A batch that continues in a new segment is written there as a whole.
+    RewriteBatch,
+    /// Files are deleted long before their time.
+    DeleteYoungFiles,
+    /// A disk that has space again is still taken for full.
+    FullForEver,
+    /// A pull that begins to wait while another one waits is not told of messages.
+    LostWakeUp,
+    /// A member that lost a queue still commits offsets of it.
+    LateCommitCounts,
+    /// Consumer offsets are not saved.
+    OffsetsNotSaved,
+    /// After a crash offsets above the end of their queue stay.
+    OffsetsAboveEnd,
+    /// A new group begins at the end of a young queue.
+    NewGroupAtEnd,
+    /// A topic is acknowledged before it is saved.
+    TopicNotSaved,
+    /// A goodbye on an old connection removes what was registered since on a newer one.
+    LateGoodbye,
+    /// A broker that registers again is still tied to its old connection, and goes with it.
+    OldConnectionCounts,
+    /// Brokers that register in time are taken for dead.
+    LivingBrokerExpires,
+    /// A message that could not be taken back is acknowledged all the same.
+    HandBackErrorIgnored,
+    /// Handing a message back does not count as a try.
+    RetryForEver,
+    /// A message that was tried as often as it may goes nowhere.
+    NoDeadLetter,
+    /// Delayed messages are delivered a second early.
+    DelayedTooEarly,
+    /// After a start nobody knows which delayed messages were delivered, and those that are there are taken for it.
+    DelayForgotten,
+    /// A queue that somebody has locked is granted to another one too.
+    LockNotExclusive,
+    /// Renewing a lock does not make it last longer.
+    LockNotRenewed,
+    /// A lock of a client that is gone stays for ever.
+    LockForEver,
+    /// Anybody can give anybody's queue back.
+    AnybodyUnlocks,
+    /// A lock ends with its connection, while its client trusts in it.
+    LockEndsWithConnection,
+    /// A client whose connection ended stays a member of its groups.
+    DeadMemberStays,
+    /// Some runs fail although nothing is wrong.
+    FailOnPurpose,
+    /// Random numbers come from the machine that runs the simulation: no run can be repeated.
+    RealEntropy,
+    /// A consumer of the client library commits what it has pulled.
+    ClientCommitsPulled,
+    /// A call of the client library's orderly listener goes on after its lock's lease.
+    ClientOutlivesLock,
+    /// The client library takes a message for handed back though nobody took it.
+    ClientForgetsFailures,
+}
+
+/// The planted bugs of an environment, for rules that have no doors. In the shipped build it says no to everything.
+#[derive(Clone, Default)]
+pub struct Canaries(Option<Arc<dyn Faults>>);
+
+impl Canaries {
+    pub(super) fn new(faults: Option<Arc<dyn Faults>>) -> Canaries {
+        Canaries(faults)
+    }
+
+    /// True if the planted bug `canary` is switched on. Constant `false` in the shipped build.
+    #[inline]
+    pub fn has(&self, canary: Canary) -> bool {
+        cfg!(feature = "sim") && self.0.as_ref().is_some_and(|faults| faults.canary(canary))
+    }
+}
+
+impl std::fmt::Debug for Canaries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Canaries")
+    }
 }
 
 /// A place where rare but legal behaviour can be forced.

@@ -1,11 +1,13 @@
 //! The doors to the world: time, network, disk, randomness and, in simulations, injected faults.
 //!
 //! Everything outside `env::real` reaches the operating system through one [`Env`] value that is handed down at start.
-//! The simulator hands down another one, so the same source runs over TCP and in simulated clusters.
+//! The simulator hands down another one, so the same source runs over TCP and in simulated clusters. [`LogLimit`] keeps
+//! what is written to the log within bounds.
 
 mod clock;
 mod disk;
 mod faults;
+mod log_limit;
 mod net;
 #[cfg(feature = "tokio")]
 pub mod real;
@@ -15,8 +17,9 @@ use std::sync::Arc;
 
 pub use clock::{Clock, Millis};
 pub use disk::{DirEntry, Disk, File, FileLock, Mapping, Metadata, OpenMode, Space};
-pub use faults::{BuggifySite, Canary, Faults};
+pub use faults::{BuggifySite, Canaries, Canary, Faults};
 pub use futures::future::BoxFuture;
+pub use log_limit::{LogLimit, Pass};
 pub use net::{ConnectionId, Listener, Net, Stream};
 pub use rng::Rng;
 
@@ -50,6 +53,11 @@ impl Env {
     #[inline]
     pub fn canary(&self, canary: Canary) -> bool {
         cfg!(feature = "sim") && self.faults.as_ref().is_some_and(|faults| faults.canary(canary))
+    }
+
+    /// The planted bugs, for rules that have no doors.
+    pub fn canaries(&self) -> Canaries {
+        Canaries::new(self.faults.clone())
     }
 
     /// True if the rare but legal behaviour at `site` is to happen now. Constant `false` in the shipped build.

@@ -19,8 +19,10 @@ use crate::env::ConnectionId;
 
 pub use brokers::{MinBrokerChange, MASTER_ID};
 pub use kv::{KvConfig, KvError, KvTable, KV_TEXT_BYTES_MAX, ORDER_TOPIC_CONFIG};
-pub use registration::{Master, RegisterError, Registration, BROKER_TIMEOUT_MS, FILTER_SERVERS_MAX, NAME_BYTES_MAX};
-pub use requests::{body_checksum, COMPLETE_TOPIC_TABLE};
+pub use registration::{
+    Master, RegisterError, Registered, Registration, BROKER_TIMEOUT_MS, FILTER_SERVERS_MAX, NAME_BYTES_MAX,
+};
+pub use requests::{body_checksum, COMPLETE_TOPIC_TABLE, DISPLACED_ADDRESS};
 pub use routes::RouteTable;
 pub use server::NameServer;
 pub use topics::{Queues, PERM_READ, PERM_WRITE};
@@ -31,8 +33,8 @@ pub use views::UnitList;
 pub enum Effect {
     /// Write this text to `kvConfigPath`, atomically.
     SaveKvConfig(String),
-    /// Write this text to `configStorePath`, atomically.
-    SaveSettings(String),
+    /// Write these keys with their values to `configStorePath`, atomically.
+    SaveSettings(Vec<(String, String)>),
     /// Close a connection whose broker was silent for too long.
     Close(ConnectionId),
     /// Send NOTIFY_MIN_BROKER_ID_CHANGE, one-way, to the broker on this connection.

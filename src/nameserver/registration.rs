@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::env::{ConnectionId, Millis};
+use crate::env::{Canary, ConnectionId, Millis, Pass};
 use crate::proto::body::DataVersion;
 
 use super::brokers::{Group, Member, MASTER_ID};
@@ -58,6 +58,16 @@ pub struct Master {
     pub ha_address: String,
 }
 
+/// What a registration that was taken leads to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Registered {
+    /// The master to follow, if the registrant is a slave with a known master.
+    pub master: Option<Master>,
+    /// The `ip:port` that the registrant's broker name and id led to until now, if it is another one: a broker that has
+    /// moved, or two brokers that were given one name and take each other's place.
+    pub displaced: Option<String>,
+}
+
 /// Why a registration was refused. A refused registration changes nothing.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -80,37 +90,57 @@ pub enum RegisterError {
 }
 
 impl RouteTable {
-    /// Takes a registration, and answers the master to follow if the registrant is a slave with a known master.
+    /// Takes a registration.
     pub fn register(
         &mut self,
         now: Millis,
         connection: ConnectionId,
         new: &Registration<'_>,
         effects: &mut Vec<Effect>,
-    ) -> Result<Option<Master>, RegisterError> {
+    ) -> Result<Registered, RegisterError> {
         self.admit(new)?;
         let name = self.name_of(new.broker);
         let group = self.brokers.entry(name.clone()).or_default();
         if let Some(member) = group.members.get_mut(&new.broker_id).filter(|member| is_late(member, connection, new)) {
             member.heard(now, connection);
-            return Ok(master_for(new.broker_id, group));
+            return Ok(Registered { master: master_for(new.broker_id, group), displaced: None });
         }
         let min_before = group.min_id();
         // A slave that became master keeps its address.
         group.members.retain(|id, member| *id == new.broker_id || member.address != new.address);
         if is_outranked(group, new) {
-            tracing::warn!(
-                broker = new.broker,
-                id = new.broker_id,
-                address = new.address,
-                "ignored a registration: another address holds the id with a newer state version"
-            );
-            return Ok(None);
+            if let Some(Pass { held_back }) = self.said.pass((name, new.broker_id), now) {
+                tracing::warn!(
+                    broker = new.broker,
+                    id = new.broker_id,
+                    address = new.address,
+                    held_back,
+                    "ignored a registration: another address holds the id with a newer state version"
+                );
+            }
+            return Ok(Registered::default());
+        }
+        let holder = group.members.get(&new.broker_id).filter(|holder| holder.address != new.address);
+        let displaced = holder.map(|holder| holder.address.clone());
+        if let Some(was) = &displaced {
+            if let Some(Pass { held_back }) = self.said.pass((Arc::clone(&name), new.broker_id), now) {
+                tracing::warn!(
+                    broker = new.broker,
+                    id = new.broker_id,
+                    was,
+                    now = new.address,
+                    held_back,
+                    "another address takes a broker's place; if both run, give each a brokerName of its own"
+                );
+            }
         }
         group.acting_master = new.acting_master == Some(true);
         group.zone = new.zone.map(str::to_owned);
         let newest = group.members.get(&new.broker_id).filter(|member| member.address == new.address);
-        let connection = newest.map_or(connection, |member| member.connection.max(connection));
+        let connection = newest.map_or(connection, |member| match self.canaries.has(Canary::OldConnectionCounts) {
+            true => member.connection,
+            false => member.connection.max(connection),
+        });
         let fresh = group.members.insert(new.broker_id, member_of(now, connection, new)).is_none();
         if fresh {
             tracing::info!(broker = new.broker, id = new.broker_id, address = new.address, "broker registered");
@@ -123,7 +153,7 @@ impl RouteTable {
         if new.broker_id == MASTER_ID || is_prime_slave {
             self.take_topics(&name, new, fresh);
         }
-        Ok(master)
+        Ok(Registered { master, displaced })
     }
 
     /// Refuses what is illegal or too much, before anything is changed.

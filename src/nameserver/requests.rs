@@ -9,7 +9,7 @@ use crate::proto::remoting::requests::{
 use crate::proto::remoting::{response, ExtFields, FieldError, Response};
 
 use super::kv::ORDER_TOPIC_CONFIG;
-use super::registration::{Master, Registration};
+use super::registration::{Master, Registered, Registration};
 use super::server::json;
 use super::topics::Queues;
 use super::{Effect, NameServer};
@@ -17,6 +17,9 @@ use super::{Effect, NameServer};
 /// Ext field of REGISTER_BROKER, sent by metaq's brokers and unknown to RocketMQ: `true` states that the body names every
 /// topic of the broker, so that others of it are gone.
 pub const COMPLETE_TOPIC_TABLE: &str = "completeTopicTable";
+
+/// Ext field of the answer to REGISTER_BROKER, unknown to RocketMQ: the `ip:port` whose place the registrant took.
+pub const DISPLACED_ADDRESS: &str = "displacedBrokerAddr";
 
 impl NameServer {
     pub(super) fn register_broker(
@@ -54,8 +57,8 @@ impl NameServer {
             complete: ext.bool(COMPLETE_TOPIC_TABLE) == Some(true),
             filter_servers: &registered.filter_server_list,
         };
-        let master = match self.routes.register(now, connection, &registration, effects) {
-            Ok(master) => master,
+        let Registered { master, displaced } = match self.routes.register(now, connection, &registration, effects) {
+            Ok(registered) => registered,
             Err(error) => return refused(error.to_string()),
         };
         let mut answer = Response::success();
@@ -63,6 +66,9 @@ impl NameServer {
             let told =
                 RegisterBrokerResponse { ha_server_addr: Some(ha_address.into()), master_addr: Some(address.into()) };
             answer = answer.with_ext(&told);
+        }
+        if let Some(displaced) = displaced {
+            answer = answer.with(DISPLACED_ADDRESS, displaced);
         }
         if self.settings().return_order_topic_config_to_broker {
             if let Some(table) = self.kv.namespace(ORDER_TOPIC_CONFIG) {

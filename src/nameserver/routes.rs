@@ -5,9 +5,10 @@
 //! newer one is late and changes nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::config::nameserver::NameServerSettings;
-use crate::env::{ConnectionId, Millis};
+use crate::env::{Canaries, Canary, ConnectionId, LogLimit, Millis};
 use crate::proto::body::DataVersion;
 
 use super::brokers::{names_in_cluster, BrokerTable, Member, MASTER_ID};
@@ -21,12 +22,19 @@ pub struct RouteTable {
     pub(super) settings: NameServerSettings,
     pub(super) brokers: BrokerTable,
     pub(super) topics: TopicTable,
+    /// What was said about brokers that share one name and id.
+    pub(super) said: LogLimit<(Arc<str>, i64)>,
+    pub(super) canaries: Canaries,
 }
+
+/// How often it is said that a broker takes another's place: two that share a name do so every few seconds.
+const SAY_EVERY: Duration = Duration::from_secs(60);
 
 impl RouteTable {
     /// An empty table.
     pub fn new(settings: NameServerSettings) -> Self {
-        RouteTable { settings, brokers: BrokerTable::default(), topics: TopicTable::default() }
+        let (brokers, topics) = (BrokerTable::default(), TopicTable::default());
+        RouteTable { settings, brokers, topics, said: LogLimit::new(SAY_EVERY), canaries: Canaries::default() }
     }
 
     /// A broker says goodbye. Late goodbyes change nothing: of another address or id than is registered now, or on an
@@ -41,7 +49,10 @@ impl RouteTable {
     ) {
         let current = self.brokers.get(broker).and_then(|group| group.members.get(&broker_id));
         match current {
-            Some(member) if member.address == address && member.connection <= connection => {
+            Some(member)
+                if member.address == address
+                    && (member.connection <= connection || self.canaries.has(Canary::LateGoodbye)) =>
+            {
                 self.remove(broker, broker_id, "it unregistered", effects);
             }
             _ => tracing::info!(broker, id = broker_id, address, "ignored a late or unknown unregistration"),
@@ -57,7 +68,11 @@ impl RouteTable {
 
     /// Removes brokers that were silent for too long, and closes connections that no other broker uses.
     pub fn expire(&mut self, now: Millis, effects: &mut Vec<Effect>) {
-        for (name, id) in self.members_where(|member| member.expired(now)) {
+        for ((broker, id), times) in self.said.on_tick(now) {
+            tracing::warn!(broker = &*broker, id, times, "addresses went on taking each other's place");
+        }
+        let early = if self.canaries.has(Canary::LivingBrokerExpires) { 110_000 } else { 0 };
+        for (name, id) in self.members_where(|member| member.expired(now.plus(early))) {
             let connection = self.brokers[&name].members[&id].connection;
             self.remove(&name, id, "it was silent for too long", effects);
             if self.members_where(|member| member.connection == connection).is_empty() {

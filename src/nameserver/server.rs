@@ -1,7 +1,7 @@
 //! The NameServer as a whole: a request comes in, its answer and effects go out.
 
 use crate::config::nameserver::{ChangeError, NameServerSettings};
-use crate::env::{ConnectionId, Millis};
+use crate::env::{Canaries, ConnectionId, Millis};
 use crate::proto::body::{self, KvTable, TopicList};
 use crate::proto::remoting::requests::{
     AddWritePermOfBroker, AddWritePermOfBrokerResponse, DeleteKvConfig, DeleteTopicInNamesrv, GetBrokerMemberGroup,
@@ -31,6 +31,12 @@ impl NameServer {
     /// step of the wall clock would expire every broker at once.
     pub fn new(settings: NameServerSettings, kv: KvConfig, now: Millis) -> Self {
         NameServer { routes: RouteTable::new(settings), kv, started: now }
+    }
+
+    /// The same rules with planted bugs.
+    pub fn with_canaries(mut self, canaries: Canaries) -> Self {
+        self.routes.canaries = canaries;
+        self
     }
 
     /// The settings in force.
@@ -188,8 +194,10 @@ impl NameServer {
     fn update_settings(&mut self, body: &[u8], effects: &mut Vec<Effect>) -> Response {
         let changed = self.settings().changed_by(&String::from_utf8_lossy(body));
         match changed {
-            Ok(settings) => {
-                effects.push(Effect::SaveSettings(settings.to_properties()));
+            Ok((settings, changes)) => {
+                if !changes.is_empty() {
+                    effects.push(Effect::SaveSettings(changes));
+                }
                 self.routes.settings = settings;
                 Response::success()
             }

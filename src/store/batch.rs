@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::consume_queue::ConsumeQueue;
 use super::error::StoreError;
+use super::index::KeyHashes;
 use crate::env::Millis;
 use crate::proto::{PhysicalOffset, QueueOffset};
 
@@ -29,6 +30,8 @@ pub struct AppendItem {
     pub tags_code: TagsCode,
     /// Neighbours with the same id are one unit.
     pub group: GroupId,
+    /// What the index will hold of it, by [`key_hashes`](super::key_hashes); without it that is read from the log.
+    pub keys: Option<KeyHashes>,
 }
 
 /// Neighbouring items of one id are stored together: all or none, in one segment, with offsets in a row. Used for the
@@ -73,16 +76,24 @@ pub type AppendResult = Result<Stored, StoreError>;
 
 impl AppendBatch {
     /// Adds the record that was just encoded to the end of `bytes`, beginning at `start`, as a unit of its own.
-    pub fn push(&mut self, start: usize, queue: Arc<ConsumeQueue>, tags_code: TagsCode) {
+    pub fn push(&mut self, start: usize, queue: Arc<ConsumeQueue>, tags_code: TagsCode) -> &mut AppendItem {
         let group = self.next_group();
-        self.push_to_group(start, queue, tags_code, group);
+        self.push_to_group(start, queue, tags_code, group)
     }
 
     /// Adds the record that was just encoded to the end of `bytes`, beginning at `start`, to a unit that
     /// [`AppendBatch::next_group`] named. Only the newest unit can grow.
-    pub fn push_to_group(&mut self, start: usize, queue: Arc<ConsumeQueue>, tags_code: TagsCode, group: GroupId) {
+    pub fn push_to_group(
+        &mut self,
+        start: usize,
+        queue: Arc<ConsumeQueue>,
+        tags_code: TagsCode,
+        group: GroupId,
+    ) -> &mut AppendItem {
         let len = self.bytes.len().saturating_sub(start);
-        self.items.push(AppendItem { start, len, queue, tags_code, group });
+        let at = self.items.len();
+        self.items.push(AppendItem { start, len, queue, tags_code, group, keys: None });
+        &mut self.items[at]
     }
 
     /// An id for the messages of a client batch that are added next.

@@ -37,12 +37,12 @@ pub enum ConfigLoadError {
         backup: String,
     },
     /// The disk would not say.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {error}", path.display())]
     Io {
         /// The file that was read.
         path: PathBuf,
         /// What the disk said.
-        source: io::Error,
+        error: io::Error,
     },
 }
 
@@ -61,14 +61,14 @@ pub enum ConfigSaveError {
         limit: u64,
     },
     /// The disk refused a step.
-    #[error("cannot {step} {}: {source}", path.display())]
+    #[error("cannot {step} {}: {error}", path.display())]
     Io {
         /// What was tried.
         step: &'static str,
         /// The main file.
         path: PathBuf,
         /// What the disk said.
-        source: io::Error,
+        error: io::Error,
     },
 }
 
@@ -178,16 +178,16 @@ impl ConfigFile {
         self.make_directory(&directory).await?;
         self.write_new(content).await?;
         self.put_in_place()?;
-        self.disk.sync_dir(&directory).await.map_err(|source| self.failed("sync the directory of", source))
+        self.disk.sync_dir(&directory).await.map_err(|error| self.failed("sync the directory of", error))
     }
 
     async fn make_directory(&self, directory: &Path) -> Result<(), ConfigSaveError> {
         if self.disk.exists(directory) {
             return Ok(());
         }
-        self.disk.create_dir_all(directory).map_err(|source| self.failed("make the directory of", source))?;
+        self.disk.create_dir_all(directory).map_err(|error| self.failed("make the directory of", error))?;
         let Some(above) = directory.parent() else { return Ok(()) };
-        self.disk.sync_dir(above).await.map_err(|source| self.failed("sync the directory above", source))
+        self.disk.sync_dir(above).await.map_err(|error| self.failed("sync the directory above", error))
     }
 
     /// Step 1. The file is made anew, never emptied: after an earlier failure its old name may share the bytes of a
@@ -195,23 +195,21 @@ impl ConfigFile {
     async fn write_new(&self, content: &[u8]) -> Result<(), ConfigSaveError> {
         let new = with_suffix(&self.path, ".tmp");
         match self.disk.remove_file(&new) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(self.failed("remove the left-over new version of", source));
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(self.failed("remove the left-over new version of", error));
             }
             _ => {}
         }
-        let file = self
-            .disk
-            .open(&new, OpenMode::CreateNew)
-            .map_err(|source| self.failed("make the new version of", source))?;
+        let file =
+            self.disk.open(&new, OpenMode::CreateNew).map_err(|error| self.failed("make the new version of", error))?;
         let written = match file.write_at(0, content) {
             Ok(()) => file.sync().await,
             refused => refused,
         };
-        written.map_err(|source| {
+        written.map_err(|error| {
             // On a full disk the partial version would keep its space; that it stays when this fails too is harmless.
             let _ = self.disk.remove_file(&new);
-            self.failed("write the new version of", source)
+            self.failed("write the new version of", error)
         })
     }
 
@@ -220,17 +218,17 @@ impl ConfigFile {
         if std::mem::replace(&mut self.main_is_good, false) {
             self.disk
                 .rename(&self.path, &with_suffix(&self.path, ".bak"))
-                .map_err(|source| self.failed("keep the old version of", source))?;
+                .map_err(|error| self.failed("keep the old version of", error))?;
         }
         self.disk
             .rename(&with_suffix(&self.path, ".tmp"), &self.path)
-            .map_err(|source| self.failed("put in place the new version of", source))?;
+            .map_err(|error| self.failed("put in place the new version of", error))?;
         self.main_is_good = true;
         Ok(())
     }
 
-    fn failed(&self, step: &'static str, source: io::Error) -> ConfigSaveError {
-        ConfigSaveError::Io { step, path: self.path.clone(), source }
+    fn failed(&self, step: &'static str, error: io::Error) -> ConfigSaveError {
+        ConfigSaveError::Io { step, path: self.path.clone(), error }
     }
 }
 
@@ -240,7 +238,7 @@ fn read<T, E: std::fmt::Display>(
     len_max: u64,
     parse: &mut impl FnMut(&[u8]) -> Result<T, E>,
 ) -> Result<Found<T>, ConfigLoadError> {
-    let failed = |source| ConfigLoadError::Io { path: path.to_path_buf(), source };
+    let failed = |error| ConfigLoadError::Io { path: path.to_path_buf(), error };
     let file = match disk.open(path, OpenMode::Read) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Missing),

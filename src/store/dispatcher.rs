@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::error::StoreError;
 use super::handle::Store;
-use super::index::{IndexRecord, Progress};
+use super::index::{Fed, IndexRecord, Progress};
 use crate::env::{BoxFuture, Millis};
 use crate::proto::message::parse;
 use crate::proto::message::record::{BodyCrc, Parsed, RecordError, RecordView};
@@ -16,6 +16,8 @@ use crate::proto::PhysicalOffset;
 
 /// Bytes of log read at once.
 const CHUNK: usize = 256 << 10;
+/// Records of the log writer's that are dispatched in one step.
+const FED_AT_ONCE: usize = 512;
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +34,14 @@ pub struct Dispatcher {
     /// Records that begin below have been dispatched.
     position: u64,
     buffer: Vec<u8>,
+    /// Room for what the log writer told of.
+    fed: Vec<Fed>,
 }
 
 impl Dispatcher {
     pub(crate) fn new(store: Arc<Store>, position: u64) -> Dispatcher {
         store.dispatched.store(position, Ordering::Release);
-        Dispatcher { store, position, buffer: Vec::new() }
+        Dispatcher { store, position, buffer: Vec::new(), fed: Vec::new() }
     }
 
     /// Records that begin below this have been dispatched.
@@ -64,15 +68,44 @@ impl Dispatcher {
         self.skip_expired();
         if self.behind() == 0 {
             // An idle store needs no buffer.
-            self.buffer = Vec::new();
+            (self.buffer, self.fed) = (Vec::new(), Vec::new());
             return Ok(Dispatched::CaughtUp);
+        }
+        if self.dispatch_fed(now)? {
+            return Ok(self.progress());
         }
         self.read_chunk()?;
         let buffer = std::mem::take(&mut self.buffer);
         let dispatched = self.dispatch_records(&buffer, now);
         self.buffer = buffer;
         dispatched?;
-        Ok(if self.behind() == 0 { Dispatched::CaughtUp } else { Dispatched::More })
+        Ok(self.progress())
+    }
+
+    fn progress(&self) -> Dispatched {
+        if self.behind() == 0 {
+            Dispatched::CaughtUp
+        } else {
+            Dispatched::More
+        }
+    }
+
+    /// Dispatches records that the log writer told of; `false` if it told of none that follow here.
+    fn dispatch_fed(&mut self, now: Millis) -> Result<bool, StoreError> {
+        let store = Arc::clone(&self.store);
+        let Some(index) = &store.index else { return Ok(false) };
+        let mut fed = std::mem::take(&mut self.fed);
+        index.feed.take(self.position, store.log.confirmed(), FED_AT_ONCE, &mut fed);
+        let found = !fed.is_empty();
+        // After an error the rest is read from the log.
+        let put = fed.drain(..).try_for_each(|record| {
+            index.put_fed(&record, now)?;
+            self.advance(record.end);
+            Ok(())
+        });
+        self.fed = fed;
+        put.map_err(StoreError::index)?;
+        Ok(found)
     }
 
     /// Syncs index files that have been finished, for the checkpoint to say so; run it beside the dispatcher, after

@@ -1,4 +1,5 @@
-//! What goes wrong in a store.
+//! What goes wrong in a store. Each text names its cause, so that it can stand alone in a log line or an answer; no error
+//! gives that cause again as its source, for whoever prints the whole chain would print it twice.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,16 @@ pub enum OpenError {
         /// Where the next one does.
         found: u64,
     },
+    /// The device cannot give back what was written.
+    #[error("cannot read {} at byte {at}: {error}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Where the read began, in the file.
+        at: u64,
+        /// What the disk said.
+        error: io::Error,
+    },
     /// The disk refused.
     #[error("cannot {action} {}: {error}", .path.display())]
     Io {
@@ -47,15 +58,53 @@ pub enum OpenError {
         /// On which file or directory.
         path: PathBuf,
         /// What the disk said.
-        #[source]
         error: io::Error,
     },
 }
 
 impl OpenError {
-    /// For `map_err`: the disk refused to `action` the file at `path`.
+    /// For `map_err`: the disk refused to `action` the file at `path`, unless the error tells of a read elsewhere.
     pub(crate) fn io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> OpenError + 'a {
-        move |error| OpenError::Io { action, path: path.to_owned(), error }
+        move |error| match error.downcast() {
+            Ok(Unreadable { path, at, error }) => OpenError::Unreadable { path, at, error },
+            Err(error) => OpenError::Io { action, path: path.to_owned(), error },
+        }
+    }
+
+    /// What to do about it, where that is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        let queue = |path: &Path| path.components().any(|part| part.as_os_str() == "consumequeue");
+        match self {
+            OpenError::Locked { .. } => Some("stop that broker, or choose another folder with --data DIR"),
+            OpenError::Unreadable { path, .. } if queue(path) => {
+                Some("move the file's folder away and start again: the queue is built again from the log")
+            }
+            OpenError::Unreadable { .. } => Some(
+                "see the kernel's log for the device's fault; put a copy of what can be read in the file's place (`dd \
+                 conv=noerror,sync bs=4096` fills the rest with zeros) and start again: what was there is lost, the \
+                 messages around it stay",
+            ),
+            OpenError::Io { action: "open the index", .. } => {
+                Some("move the folder away and start again: the index is built again from the log")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Carried in an [`io::Error`]: which file could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {} at byte {at}: {error}", .path.display())]
+pub(crate) struct Unreadable {
+    path: PathBuf,
+    at: u64,
+    error: io::Error,
+}
+
+impl Unreadable {
+    /// For `map_err`: reading the file at `path` from byte `at` on failed.
+    pub(crate) fn at(path: &Path, at: u64) -> impl FnOnce(io::Error) -> io::Error + '_ {
+        move |error| io::Error::new(error.kind(), Unreadable { path: path.to_owned(), at, error })
     }
 }
 
@@ -116,7 +165,6 @@ pub enum StoreError {
         /// What was tried.
         action: &'static str,
         /// What the disk said.
-        #[source]
         error: Arc<io::Error>,
     },
 }

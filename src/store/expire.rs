@@ -11,6 +11,7 @@ use super::consume_queue::{ConsumeQueue, CQ_UNIT_SIZE};
 use super::error::{Refusal, StoreError};
 use super::handle::Store;
 use super::retention::{local_hour, DiskGuard, Observation, RetentionEffect, Segment};
+use crate::env::Canary;
 use crate::proto::PhysicalOffset;
 
 /// Queues looked at before others get their turn.
@@ -20,7 +21,10 @@ impl Store {
     /// One pass of retention: shows `guard` the disk and carries out what it decides. To be called every 10 s, from one
     /// task.
     pub async fn clean(&self, guard: &mut DiskGuard) -> Result<(), StoreError> {
-        let (disk, now) = (&self.env.disk, self.env.clock.now());
+        let (disk, mut now) = (&self.env.disk, self.env.clock.now());
+        if self.env.canary(Canary::DeleteYoungFiles) {
+            now = now.plus(i64::from(u32::MAX));
+        }
         let segments = self.segment_facts()?;
         let mut effects = Vec::new();
         guard.on_pass(
@@ -29,6 +33,7 @@ impl Store {
                 local_hour: local_hour(now, self.env.clock.local_offset_seconds()),
                 log: disk.space(&self.options.commit_log_dir).ok(),
                 queues: disk.space(&self.options.root).ok(),
+                no_space: self.no_space.swap(false, Ordering::AcqRel),
                 segments: &segments,
             },
             &mut effects,
@@ -36,6 +41,7 @@ impl Store {
         for effect in effects {
             match effect {
                 RetentionEffect::StopWrites(refusal) => self.set_disk_full(Some(refusal.to_string())),
+                RetentionEffect::ResumeWrites if self.env.canary(Canary::FullForEver) => {}
                 RetentionEffect::ResumeWrites => self.set_disk_full(None),
                 RetentionEffect::DeleteSegments { count, min, reason } => {
                     tracing::info!(count, min = min.0, ?reason, "deleting segments");

@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::batch::TagsCode;
 use super::commit_log::CommitLog;
 use super::consume_queue::{ConsumeQueue, QueueFiles};
+use super::deleted_topics::DeletedTopics;
 use super::error::{Refusal, StoreError};
 use super::index::IndexService;
 use super::options::{FlushMode, StoreOptions};
 use super::queues::Queues;
+use super::seldom::Seldom;
 use super::state::WriteState;
 use super::{derive, paths};
 use crate::env::{Env, FileLock};
@@ -32,6 +34,12 @@ pub struct Store {
     pub(crate) queues_synced: AtomicU64,
     /// A topic has been deleted since the queue table was saved: its queues must not be missed.
     pub(crate) queue_deleted: AtomicBool,
+    /// Held over saves of the file; nothing else is asked for meanwhile.
+    pub(crate) deleted_topics: futures::lock::Mutex<DeletedTopics>,
+    /// The disk refused the space for a segment; for the next pass of retention.
+    pub(crate) no_space: AtomicBool,
+    /// For the lines about messages that are damaged.
+    pub(crate) damage_told: Seldom,
     pub(crate) state: WriteState,
     pub(crate) counters: Counters,
     pub(crate) lock: Mutex<Option<Box<dyn FileLock>>>,
@@ -103,22 +111,41 @@ impl Store {
 
     /// Deletes the queues of a topic and their files; its records stay in the log until their segments expire. Gives
     /// back the dead handles, so that the caller can answer whoever is parked on them. A topic of the same name starts
-    /// anew at offset 0.
-    pub fn delete_topic(&self, topic: &str) -> Result<Vec<Arc<ConsumeQueue>>, StoreError> {
+    /// anew at offset 0. When this returns `Ok`, no crash brings the queues back; after an error one may, and deleting the
+    /// topic again makes it sure.
+    pub async fn delete_topic(&self, topic: &str) -> Result<Vec<Arc<ConsumeQueue>>, StoreError> {
+        if !paths::is_directory_name(topic) {
+            return Ok(Vec::new());
+        }
         let removed = self.queues.remove_topic(topic);
         for queue in &removed {
             queue.mark_deleted();
             self.files.forget(queue);
         }
-        let directory = paths::consume_queue_dir(&self.options.root).join(topic);
-        if !removed.is_empty() && self.env.disk.exists(&directory) {
-            self.env.disk.remove_dir_all(&directory).map_err(StoreError::io("delete the topic's queues"))?;
+        // From here on the writer takes nothing for these queues, and a new topic's records come behind.
+        let log_end = self.log.end();
+        let directory = paths::consume_queue_dir(&self.options.root);
+        let its_own = directory.join(topic);
+        // Before anything is waited for: a new topic of that name may make the directory again.
+        let files_gone = match self.env.disk.exists(&its_own) {
+            true => self.env.disk.remove_dir_all(&its_own),
+            false => Ok(()),
+        };
+        self.queue_deleted.fetch_or(!removed.is_empty(), Ordering::AcqRel);
+        let mut deleted_topics = self.deleted_topics.lock().await;
+        if removed.iter().any(|queue| queue.next() > 0) {
+            deleted_topics.add(topic, log_end);
         }
-        if !removed.is_empty() {
-            self.files.note_topic_deleted();
-            self.queue_deleted.store(true, Ordering::Release);
-        }
+        deleted_topics.save(self.log.min()).await.map_err(StoreError::io("note that the topic is deleted"))?;
+        drop(deleted_topics);
+        files_gone.map_err(StoreError::io("delete the topic's queues"))?;
+        self.env.disk.sync_dir(&directory).await.map_err(StoreError::io("sync the queues' directory"))?;
         Ok(removed)
+    }
+
+    /// Writes down which topics are deleted, if that could not be done at once or has changed with the log.
+    pub(crate) async fn save_deleted_topics(&self) -> std::io::Result<()> {
+        self.deleted_topics.lock().await.save(self.log.min()).await
     }
 
     /// The tags code of a message about to be stored, for [`super::AppendItem`].

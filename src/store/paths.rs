@@ -56,6 +56,11 @@ pub fn queue_table(root: &Path) -> PathBuf {
     root.join("queueTable")
 }
 
+/// metaq's own list of deleted topics, see [`super::deleted_topics`]; RocketMQ ignores it.
+pub fn deleted_topics(root: &Path) -> PathBuf {
+    root.join("deletedTopics")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -287,7 +287,7 @@ impl<'a> Scan<'a> {
             }
             let before = self.next;
             for entry in block.iter() {
-                match self.add(&segments, &entry, filter) {
+                match self.add(queue, &segments, &entry, filter) {
                     Ok(true) => self.next += 1,
                     Ok(false) => return Ok(()),
                     Err(error) => return self.failed(error),
@@ -312,6 +312,7 @@ impl<'a> Scan<'a> {
     /// Looks at one entry; `false` if the answer is full without it.
     fn add(
         &mut self,
+        queue: &ConsumeQueue,
         segments: &Segments,
         entry: &QueueEntry,
         filter: &mut dyn MessageFilter,
@@ -330,12 +331,32 @@ impl<'a> Scan<'a> {
         let before = self.out.len();
         if !self.store.read_record(segments, physical, size as usize, self.out)? {
             self.missing = true;
+            self.tell_damage(queue, physical);
         } else if filter.matches_record(&self.out[before..]) {
             self.records += 1;
         } else {
             self.out.truncate(before);
         }
         Ok(true)
+    }
+
+    /// An entry's message is not where it should be: if it has not expired it is damaged, and its consumers miss it.
+    fn tell_damage(&self, queue: &ConsumeQueue, at: PhysicalOffset) {
+        if at < self.store.min() {
+            return;
+        }
+        let now = Millis(self.store.env.clock.monotonic().as_millis() as i64);
+        if let Some(left_out) = self.store.damage_told.ask(now) {
+            let (topic, id) = (queue.topic(), queue.id());
+            tracing::warn!(
+                topic = &**topic,
+                queue = id,
+                offset = self.next,
+                position = at.0,
+                left_out,
+                "a pull left out a damaged message; `metaq store check` tells of all"
+            );
+        }
     }
 
     /// Whether a record of `size` bytes does not fit any more. The first one always does.

@@ -370,7 +370,7 @@ async fn runtime_info_has_every_key_that_tools_read() {
 fn settings_and_single_statistics() {
     let answer =
         broker_config(&BrokerConfig::default(), &DataVersion { counter: 2, ..DataVersion::default() }).unwrap();
-    assert_eq!(answer.ext, [("version", r#"{"counter":2,"stateVersion":0,"timestamp":0}"#.to_owned())]);
+    assert_eq!(answer.ext, [("version".into(), r#"{"counter":2,"stateVersion":0,"timestamp":0}"#.to_owned())]);
     assert!(String::from_utf8(answer.body).unwrap().contains("brokerClusterName=DefaultCluster\n"));
     let statistics = Statistics::new(Millis(0), 10);
     let answer = stats_data("TOPIC_PUT_NUMS", "T", "C", &statistics).unwrap();

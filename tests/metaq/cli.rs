@@ -12,6 +12,7 @@ use self::process::{metaq, run, Process};
 use crate::cluster::support::{bodies, Client};
 
 mod apache;
+mod kept;
 mod letters;
 mod looking;
 mod process;
@@ -25,9 +26,11 @@ const ANY: &str = "127.0.0.1:0";
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn up(data: &Path, more: &[&str]) -> Process {
-    let data = data.to_str().unwrap();
-    let args = ["up", "--data", data, "--nameserver", ANY, "--broker", ANY];
-    Process::start(&[&args, &SMALL[..], more].concat())
+    Process::start(&[&up_args(data)[..], more].concat())
+}
+
+fn up_args(data: &Path) -> Vec<&str> {
+    [&["up", "--data", text(data), "--nameserver", ANY, "--broker", ANY], &SMALL[..]].concat()
 }
 
 /// A client of the broker that a process has said to be ready.
@@ -152,6 +155,7 @@ fn a_wrong_command_line_is_told_with_code_2() {
         (["up", "--set", "listenPort"].as_slice(), "`--set listenPort` is no KEY=VALUE"),
         (&["up", "--broker", "10911"], "`10911` is no HOST:PORT"),
         (&["up", "--set", "flushDiskType=SOON"], "`SOON` is no value for `flushDiskType`"),
+        (&["broker", "-p", "--set", "brokerRole=SLAVE"], "`SLAVE` is no value for `brokerRole`: this version does not"),
         (&["broker", "-p", "--set", "listenPort=x"], "`x` is no value for `listenPort`: a whole number is expected"),
         (&["nameserver", "-p", "--set", "listenPort=70000"], "`70000` is no value for `listenPort`"),
         (&["uq"], "unrecognized subcommand 'uq'"),
@@ -189,6 +193,18 @@ fn a_settings_file_that_cannot_be_used_is_named() {
 }
 
 #[test]
+fn damage_is_told_with_what_to_do() {
+    let directory = TempDir::new().unwrap();
+    let log = directory.path().join("commitlog");
+    std::fs::create_dir_all(&log).unwrap();
+    std::fs::write(log.join("0".repeat(20)), [1; 4096]).unwrap();
+    let check = run(&["store", "check", text(directory.path())]);
+    assert_eq!(check.code, Some(1));
+    assert!(check.says("DAMAGED   1 damage\n") && check.says("hint: copy the folder"), "{check:?}");
+    assert!(check.says("the next start ends the log here"), "{check:?}");
+}
+
+#[test]
 fn help_teaches() {
     for (args, what) in [
         (["--help"].as_slice(), "The first five minutes"),
@@ -197,6 +213,7 @@ fn help_teaches() {
         (&["broker", "--help"], "broker.conf"),
         (&["bench", "--help"], "metaq bench produce"),
         (&["store", "check", "--help"], "storePathRootDir"),
+        (&["store", "check", "--help"], "repaired at start"),
     ] {
         let help = run(args);
         assert_eq!(help.code, Some(0));
@@ -214,7 +231,33 @@ fn who_cannot_be_reached_is_told_with_code_3() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
-    let mut child = metaq(&["broker", "-p"]).stdout(Stdio::piped()).spawn().unwrap();
-    drop(child.stdout.take());
-    assert!(child.wait().unwrap().success());
+    let directory = TempDir::new().unwrap();
+    std::fs::create_dir_all(directory.path().join("commitlog")).unwrap();
+    let store = text(directory.path());
+    let probe = ["bench", "produce", "--start", "--messages", "100", "--seconds", "0.1", "--warmup", "0"];
+    let probe = [&probe[..], &["--data", store], &SMALL[..]].concat();
+    for args in [&["broker", "-p"][..], &["store", "check", store], &["store", "check", "--json", store], &probe] {
+        let mut child = metaq(args).stdout(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        assert!(child.wait().unwrap().success(), "{args:?}");
+    }
+    let mut child = metaq(&["broker", "--set", "x"]).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stderr.take());
+    assert_eq!(child.wait().unwrap().code(), Some(2), "an error stays one");
+}
+
+/// A terminal that is closed takes standard error with it and hangs up; the store is closed all the same.
+#[tokio::test]
+async fn up_stops_cleanly_when_nobody_hears_it_any_more() {
+    let directory = TempDir::new().unwrap();
+    for (signal, before) in [(libc::SIGTERM, 0), (libc::SIGHUP, 1)] {
+        let mut server = Process::start_unheard(&up_args(directory.path()));
+        let client = client_of(&mut server).await;
+        assert_eq!(client.send("Orders", &before.to_string(), &[]).await.queue_offset, before);
+        assert!(directory.path().join("abort").exists());
+        server.signal(signal);
+        let ended = server.ended();
+        assert_eq!(ended.code, Some(0), "signal {signal}: {ended:?}");
+        assert!(!directory.path().join("abort").exists(), "signal {signal}: the store was not closed");
+    }
 }

@@ -1,10 +1,14 @@
 //! A whole broker over real TCP. Names with RTY, DLY, IDX, OFF, WIR and RES are cases of field faults.
 
+mod bad_input;
 mod delivery;
 mod lookups;
+mod refusals;
 mod relays;
 mod resets;
 mod retries;
 mod routes;
+mod saves;
+mod settings;
 pub mod support;
 mod wire;

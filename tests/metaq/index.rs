@@ -297,6 +297,24 @@ fn a_refusing_disk_delays_entries_and_loses_none() {
     }
 }
 
+/// Every try made a file with a name of its own and left it behind.
+#[test]
+fn a_full_disk_is_left_no_files() {
+    let disk = MemDisk::new();
+    let (index, _) = load(&disk, None);
+    for refuses in [|op: &Op| matches!(op, Op::SetLen { .. }), |op: &Op| matches!(op, Op::Write { .. })] {
+        disk.refuse(move |op| refuses(op).then_some(io::ErrorKind::StorageFull));
+        for try_at in 0..5 {
+            let refused = index.put(&record("T", "", "k", 0, T0), Millis(T0 + try_at * 1000));
+            assert!(refused.is_err());
+        }
+        assert_eq!(index_files(&disk), [] as [String; 0]);
+    }
+    disk.refuse_nothing();
+    put(&index, "k", 0, T0);
+    assert_eq!(index_files(&disk).len(), 1);
+}
+
 #[test]
 fn writes_are_due_after_a_second_or_enough_entries() {
     let (index, _) = load(&MemDisk::new(), None);

@@ -4,7 +4,7 @@ use metaq::broker::clients::{on_heartbeat, Clients, Connection, HeartbeatTables}
 use metaq::broker::groups::{GroupRules, GroupTable};
 use metaq::broker::offsets::{OffsetTable, PullStep, QueueFacts, Who};
 use metaq::broker::pull::{self, PullRequest, PullRules, Read, ReadStatus, Verdict};
-use metaq::broker::send::{stamps, EntryCode, SendRequest, SendRules};
+use metaq::broker::send::{stamps, BatchItem, EntryCode, SendRequest, SendRules};
 use metaq::broker::send_back::{self, SendBackRequest};
 use metaq::broker::topics::{FirstSend, TopicRules, TopicTable};
 use metaq::broker::{BrokerError, ConnectionId, Effect};
@@ -233,7 +233,7 @@ fn items_of_a_real_batch_keep_their_keys() {
     let mut keys = 0;
     for item in batch::items(&command.body) {
         let item = item.expect("an item");
-        let (code, edits) = plan.item(&broker.send, item.properties, || "MADE");
+        let BatchItem { entry_code: code, edits, .. } = plan.item(&broker.send, item.properties, || "MADE");
         let (before, after) = (sorted(item.properties), sorted(&edited(item.properties, &edits)));
         assert!(before.iter().all(|pair| after.contains(pair)), "{before:?} in {after:?}");
         assert_eq!(after.iter().filter(|pair| pair.starts_with("UNIQ_KEY=")).count(), 1);

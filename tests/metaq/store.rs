@@ -4,6 +4,7 @@ pub mod support;
 
 mod append;
 mod check;
+mod deleted;
 mod dispatch;
 mod expire;
 mod mini_store;

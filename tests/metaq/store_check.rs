@@ -309,7 +309,7 @@ fn two_records_with_one_number_are_a_note() {
     disk.put(root().join(format!("consumequeue/T/0/{:020}", 0)), &queue);
     let report = check(&disk);
     assert!(report.is_sound(), "{:?}", report.findings);
-    assert!(report.findings[0].to_string().contains("the one at 0 has none"));
+    assert!(report.findings[0].to_string().contains("1 older records have no entry"), "{:?}", report.findings);
 }
 
 /// A store of one record, with its place set to 0.

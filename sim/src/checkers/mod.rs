@@ -3,24 +3,42 @@
 //! A checker is itself tested with histories it must reject and histories it must accept.
 
 mod confirmed;
+mod dead;
 mod delayed;
 mod delivered;
+mod intact;
 mod kept;
+mod locks;
+mod names;
 mod offsets;
 mod once;
+mod order;
+mod progress;
+mod ranges;
 mod retried;
+mod skipped;
+mod soon;
 #[cfg(test)]
 mod testing;
 
 use std::fmt;
 
 pub use confirmed::nothing_read_early;
+pub use dead::dead_letters;
 pub use delayed::delayed_on_time;
 pub use delivered::all_delivered;
+pub use intact::messages_intact;
 pub use kept::acknowledged_kept;
+pub use locks::{locks_come_free, one_lock_holder};
+pub use names::{members_true, routes_sound, routes_true, topics_kept};
 pub use offsets::offsets_dense;
 pub use once::stored_once;
+pub use order::stored_in_order;
+pub use progress::offsets_committed;
+pub use ranges::ranges_grow;
 pub use retried::handed_back_again;
+pub use skipped::nothing_skipped;
+pub use soon::{delayed_soon, delivered_soon, sends_end, works_again};
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]

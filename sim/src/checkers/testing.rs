@@ -1,5 +1,5 @@
-//! Histories in words: `send 1, ack 1 q0:5, unknown 2, refused 3, later 4 30, at 30, back group 4, got group 1 q0:5, found 1 q0:5`;
-//! times are seconds.
+//! Histories in words: `send 1, ack 1 q0:5, unknown 2, at 30, got group 1 q0:5, found 1 q0:5, lock client q0 60, healed`;
+//! times are seconds. [`parse`] knows the words.
 
 use std::time::Duration;
 
@@ -9,6 +9,11 @@ use crate::history::{Event, Place, Queue, Timed};
 fn place(text: &str) -> Place {
     let (queue, offset) = text.strip_prefix('q').and_then(|rest| rest.split_once(':')).expect("a place is like q0:5");
     (Queue::new("broker", "topic", queue.parse().expect("a queue")), offset.parse().expect("an offset"))
+}
+
+fn queue(text: &str) -> Queue {
+    let id = text.strip_prefix('q').and_then(|id| id.parse().ok()).expect("a queue is like q0");
+    Queue::new("broker", "topic", id)
 }
 
 fn parse(text: &str) -> Vec<Timed> {
@@ -29,6 +34,31 @@ fn parse(text: &str) -> Vec<Timed> {
             "got" => Event::Consumed(words[1].into(), number(2), place(words[3])),
             "back" => Event::HandedBack(words[1].into(), number(2)),
             "found" => Event::Found(number(1), place(words[2])),
+            "begin" => Event::Began(words[1].into(), place(words[2])),
+            "damaged" => Event::Damaged(words[1].into(), queue(words[2]), "torn".to_owned()),
+            "tried" => Event::Tried(words[1].into(), number(2), number(3) as u32),
+            "handing" => Event::HandingBack(words[1].into(), number(2)),
+            "gave" => Event::GivenUp(words[1].into(), number(2)),
+            "dead" => Event::DeadLetter(words[1].into(), number(2)),
+            "committing" => Event::Committing(words[1].into(), place(words[2])),
+            "committed" => Event::Committed(words[1].into(), place(words[2])),
+            "offset" => Event::Offset(words[1].into(), queue(words[2]), words[3].parse().ok()),
+            "lock" => Event::Locked("g".into(), words[1].into(), queue(words[2]), Duration::from_secs(number(3))),
+            "unlock" => Event::Unlocking("g".into(), words[1].into(), queue(words[2])),
+            "joined" => Event::Joined("g".into(), words[1].into()),
+            "left" => Event::Left("g".into(), words[1].into()),
+            "members" => Event::Members("g".into(), words[1..].iter().map(|name| (*name).into()).collect()),
+            "made" => Event::TopicMade(words[1].into()),
+            "seen" => Event::TopicSeen(words[1].into(), true),
+            "missing" => Event::TopicSeen(words[1].into(), false),
+            "route" => Event::Route(words[1].into(), words[2..].iter().map(|name| (*name).into()).collect()),
+            "up" => Event::Up(words[1].into()),
+            "down" => Event::Down(words[1].into()),
+            "range" => {
+                let asked = words.get(4).map_or(now, |_| Duration::from_secs(number(4)));
+                Event::Range(queue(words[1]), number(2), number(3), asked)
+            }
+            "healed" => Event::Healed,
             other => panic!("no event is called {other}"),
         };
         events.push((now, event));

@@ -1,5 +1,6 @@
 //! Reads one queue for a group, from the committed offset on, and records what it gets.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use metaq::proto::body::TopicRouteData;
@@ -36,7 +37,8 @@ pub struct Consumer {
     next: Option<u64>,
     /// Of 1,000 messages, how many it hands back.
     failures_per_mille: u64,
-    random: Stream,
+    /// How often a message may be handed back.
+    tries_max: u32,
 }
 
 /// A message as it was pulled.
@@ -45,21 +47,28 @@ struct Pulled {
     offset: u64,
     /// Where its record lies in the broker's log.
     position: u64,
+    /// How often it was handed back before.
+    tried: u32,
 }
 
 impl Consumer {
     /// A member of `group` that has `queue` for itself.
     pub fn new(world: World, node: NodeId, nameservers: &[String], queue: Queue, group: &str) -> Consumer {
         let env = world.env(node);
-        let random = Stream::new(env.rng.next_u64(), "consumer");
         let routes = Routes::new(env, nameservers);
         let group = group.to_owned();
-        Consumer { world, node, routes, queue, group, route: None, next: None, failures_per_mille: 0, random }
+        Consumer { world, node, routes, queue, group, route: None, next: None, failures_per_mille: 0, tries_max: 16 }
     }
 
     /// Lets it hand back so many of 1,000 messages, to get them again later.
     pub fn failing(mut self, per_mille: u64) -> Consumer {
         self.failures_per_mille = per_mille;
+        self
+    }
+
+    /// Lets messages come back so many times; then they go to the dead letters.
+    pub fn trying(mut self, times: u32) -> Consumer {
+        self.tries_max = times;
         self
     }
 
@@ -92,7 +101,11 @@ impl Consumer {
             }
             for pulled in self.records(&answer.body) {
                 let place = (self.queue.clone(), pulled.offset);
-                self.world.history().add(self.node, Event::Found(pulled.message, place));
+                let found = match self.queue.topic.strip_prefix("%DLQ%") {
+                    Some(group) => Event::DeadLetter(group.into(), pulled.message),
+                    None => Event::Found(pulled.message, place),
+                };
+                self.world.history().add(self.node, found);
             }
             next = next_of(&answer).ok_or(ClientError::NoRoute)?;
         }
@@ -102,7 +115,11 @@ impl Consumer {
         let route = self.route().await?;
         let next = match self.next {
             Some(next) => next,
-            None => self.committed(&route).await?,
+            None => {
+                let next = self.committed(&route).await?;
+                self.began(next);
+                next
+            }
         };
         let request = self.pull(next, COMMIT | SUSPEND | SUBSCRIPTION);
         let answer = self.routes.ask(&route, &self.queue.broker, request, HOLD + CALL_LIMIT).await?;
@@ -110,9 +127,13 @@ impl Consumer {
             response::SUCCESS => {
                 for pulled in self.records(&answer.body) {
                     let place = (self.queue.clone(), pulled.offset);
-                    let consumed = Event::Consumed(self.group.as_str().into(), pulled.message, place);
-                    self.world.history().add(self.node, consumed);
-                    if self.random.chance(self.failures_per_mille) {
+                    let group: Arc<str> = self.group.as_str().into();
+                    let history = self.world.history();
+                    history.add(self.node, Event::Consumed(group.clone(), pulled.message, place));
+                    if self.failures_per_mille > 0 {
+                        history.add(self.node, Event::Tried(group, pulled.message, pulled.tried));
+                    }
+                    if self.hands_back(pulled.message) {
                         self.hand_back(&route, &pulled).await?;
                     }
                 }
@@ -121,22 +142,39 @@ impl Consumer {
             _ => return Err(ClientError::Refused(answer)),
         }
         self.next = next_of(&answer).or(Some(next));
+        if answer.code == response::PULL_OFFSET_MOVED {
+            self.began(self.next.unwrap_or(next));
+        }
         Ok(())
+    }
+
+    fn began(&self, at: u64) {
+        let began = Event::Began(self.group.as_str().into(), (self.queue.clone(), at));
+        self.world.history().add(self.node, began);
+    }
+
+    /// Which messages it hands back follows from their numbers alone.
+    fn hands_back(&self, message: Message) -> bool {
+        self.failures_per_mille > 0 && Stream::new(message, &self.group).chance(self.failures_per_mille)
     }
 
     async fn hand_back(&mut self, route: &TopicRouteData, pulled: &Pulled) -> Result<(), ClientError> {
         let request = Command::request(request::CONSUMER_SEND_MSG_BACK).with_ext(&ConsumerSendMsgBack {
             offset: pulled.position as i64,
             group: self.group.as_str().into(),
-            delay_level: self.random.between(1, 2) as i32,
+            delay_level: 1 + (pulled.message % 2) as i32,
             origin_msg_id: None,
             origin_topic: Some((*self.queue.topic).into()),
             unit_mode: false,
-            max_reconsume_times: Some(16),
+            max_reconsume_times: Some(self.tries_max as i32),
         });
+        let (group, history): (Arc<str>, _) = (self.group.as_str().into(), self.world.history());
+        history.add(self.node, Event::HandingBack(group.clone(), pulled.message));
         let answer = self.routes.ask(route, &self.queue.broker, request, CALL_LIMIT).await?;
         if answer.code == response::SUCCESS {
-            self.world.history().add(self.node, Event::HandedBack(self.group.as_str().into(), pulled.message));
+            let last = pulled.tried >= self.tries_max;
+            let event = if last { Event::GivenUp } else { Event::HandedBack };
+            self.world.history().add(self.node, event(group, pulled.message));
         }
         Ok(())
     }
@@ -189,7 +227,8 @@ impl Consumer {
         for record in iterate(body, BodyCrc::Verify) {
             let message = record.map_err(|error| error.to_string()).and_then(|record| {
                 let (offset, position) = (record.queue_offset().0, record.physical_offset().0);
-                Ok(Pulled { message: message_of(&record)?, offset, position })
+                let tried = record.reconsume_times().max(0) as u32;
+                Ok(Pulled { message: message_of(&record)?, offset, position, tried })
             });
             match message {
                 Ok(record) => records.push(record),

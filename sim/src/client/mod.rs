@@ -3,12 +3,14 @@
 //! They are written from the protocol's description and share only the header codec with the product.
 
 mod consumer;
+mod member;
 mod message;
 mod producer;
 mod remote;
 mod routes;
 
 pub use consumer::Consumer;
+pub use member::{Member, LOCK_TRUST};
 pub use message::{body_of, message_of};
 pub use producer::Producer;
 pub use remote::Remote;

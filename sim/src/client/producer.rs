@@ -9,8 +9,17 @@ use metaq::proto::remoting::{request, response, Command, Text};
 use super::routes::CALL_LIMIT;
 use super::{body_of, ClientError, Routes};
 use crate::history::{Event, Message, Queue};
-use crate::random::Stream;
+use crate::plan::Send;
+use crate::sometimes;
 use crate::world::{NodeId, World};
+
+/// Seconds of RocketMQ's first delay levels.
+const DELAYS: [u64; 4] = [1, 5, 10, 30];
+
+/// The delay that a level stands for; 0 is none.
+fn delay(level: u32) -> Option<Duration> {
+    level.checked_sub(1).and_then(|index| DELAYS.get(index as usize)).map(|seconds| Duration::from_secs(*seconds))
+}
 
 /// A producer on a node.
 pub struct Producer {
@@ -19,37 +28,44 @@ pub struct Producer {
     routes: Routes,
     topic: String,
     route: Option<TopicRouteData>,
-    random: Stream,
+    /// The only broker it sends to.
+    broker: Option<String>,
 }
 
 impl Producer {
     /// A producer of `topic`, which exists or is made by the first send.
     pub fn new(world: World, node: NodeId, nameservers: &[String], topic: &str) -> Producer {
         let env = world.env(node);
-        let random = Stream::new(env.rng.next_u64(), "producer");
-        Producer { world, node, routes: Routes::new(env, nameservers), topic: topic.to_owned(), route: None, random }
+        let (routes, topic) = (Routes::new(env, nameservers), topic.to_owned());
+        Producer { world, node, routes, topic, route: None, broker: None }
+    }
+
+    /// Lets it send to the queues of one broker only.
+    pub fn only_to(mut self, broker: &str) -> Producer {
+        self.broker = Some(broker.to_owned());
+        self
     }
 
     /// Sends one message once; true if it was acknowledged. A broker that did not answer is looked up anew next time.
-    pub async fn send(&mut self) -> bool {
-        self.send_delayed(None).await
-    }
-
-    /// As [`Producer::send`], to be delivered after a delay: a level, from 1 on, and the time it stands for.
-    pub async fn send_delayed(&mut self, delay: Option<(u32, Duration)>) -> bool {
-        let Some((route, broker, id)) = self.choose().await else { return false };
-        let message = self.world.next_message();
+    pub async fn send(&mut self, send: &Send) -> bool {
+        let Some((route, broker, id)) = self.choose(send.queue).await else {
+            sometimes!("a client found no route");
+            return false;
+        };
+        let message = send.message;
         self.world.history().add(self.node, Event::Sending(message));
-        let request = self.request(message, id, delay.map(|(level, _)| level));
+        let request = self.request(send, id);
         let answer = self.routes.ask(&route, &broker, request, CALL_LIMIT).await;
         let event = match answer {
-            Ok(answer) => match (outcome(message, &broker, &self.topic, &answer), delay) {
-                (Event::Acknowledged(..), Some((_, delay))) => Event::Scheduled(message, delay),
+            Ok(answer) => match (outcome(message, &broker, &self.topic, &answer), delay(send.delay_level)) {
+                (Event::Acknowledged(..), Some(delay)) => Event::Scheduled(message, delay),
                 (event, _) => event,
             },
             Err(ClientError::NoRoute) => Event::Refused(message),
             Err(_) => Event::Unknown(message),
         };
+        sometimes!(matches!(event, Event::Refused(_)), "a send was refused");
+        sometimes!(matches!(event, Event::Unknown(_)), "a send ended without a clear answer");
         let acknowledged = matches!(event, Event::Acknowledged(..) | Event::Scheduled(..));
         if !acknowledged {
             self.route = None;
@@ -59,7 +75,7 @@ impl Producer {
     }
 
     /// A queue to send to: any of the topic's, or of the template's while the topic does not exist.
-    async fn choose(&mut self) -> Option<(TopicRouteData, String, i32)> {
+    async fn choose(&mut self, queue: u32) -> Option<(TopicRouteData, String, i32)> {
         if self.route.is_none() {
             self.route = match self.routes.route(&self.topic).await {
                 Ok(route) => Some(route),
@@ -71,19 +87,20 @@ impl Producer {
         let queues: Vec<(String, i32)> = route
             .queue_datas
             .iter()
+            .filter(|data| self.broker.as_ref().is_none_or(|only| *only == data.broker_name))
             .flat_map(|data| (0..data.write_queue_nums.min(4)).map(|id| (data.broker_name.clone(), id)))
             .collect();
         if queues.is_empty() {
             self.route = None;
             return None;
         }
-        let (broker, id) = self.random.pick(&queues).clone();
+        let (broker, id) = queues[queue as usize % queues.len()].clone();
         Some((route, broker, id))
     }
 
-    fn request(&mut self, message: Message, id: i32, level: Option<u32>) -> Command {
-        let most = *self.random.pick(&[20, 200, 2_000]);
-        let properties = level.map(|level| format!("DELAY\u{1}{level}\u{2}")).unwrap_or_default();
+    fn request(&mut self, send: &Send, id: i32) -> Command {
+        let level = send.delay_level;
+        let properties = if level > 0 { format!("DELAY\u{1}{level}\u{2}") } else { String::new() };
         let header = SendHeader {
             properties: Text::plain(&properties),
             producer_group: "producers".into(),
@@ -94,7 +111,7 @@ impl Producer {
             born_timestamp: self.routes.env().clock.now().0,
             ..SendHeader::default()
         };
-        let body = body_of(message, self.random.below(most) as usize);
+        let body = body_of(send.message, send.bytes as usize);
         let mut command = Command::request(request::SEND_MESSAGE_V2).with_body(body);
         header.encode(SendNames::V2, &mut command);
         command

@@ -15,12 +15,24 @@ pub struct Remote {
     stream: Option<Box<dyn Stream>>,
     received: Vec<u8>,
     opaque: i32,
+    connections: u64,
 }
 
 impl Remote {
     /// The server at `address`, not connected yet.
     pub fn new(env: Env, address: impl Into<String>) -> Remote {
-        Remote { env, address: address.into(), stream: None, received: Vec::new(), opaque: 0 }
+        Remote { env, address: address.into(), stream: None, received: Vec::new(), opaque: 0, connections: 0 }
+    }
+
+    /// How many connections it has made.
+    pub fn connections(&self) -> u64 {
+        self.connections
+    }
+
+    /// Lets go of the connection.
+    pub fn disconnect(&mut self) {
+        self.stream = None;
+        self.received.clear();
     }
 
     /// Sends a request and waits for its answer, for `limit` in all. After an error the connection is closed, and
@@ -32,8 +44,7 @@ impl Remote {
             Either::Right(_) => Err(io::ErrorKind::TimedOut.into()),
         };
         if answer.is_err() {
-            self.stream = None;
-            self.received.clear();
+            self.disconnect();
         }
         answer
     }
@@ -45,7 +56,11 @@ impl Remote {
         request.encode(Serialization::Json, &mut bytes).map_err(io::Error::other)?;
         let stream = match &mut self.stream {
             Some(stream) => stream,
-            None => self.stream.insert(self.env.net.connect(&self.address).await?),
+            None => {
+                let stream = self.env.net.connect(&self.address).await?;
+                self.connections += 1;
+                self.stream.insert(stream)
+            }
         };
         let mut sent = 0;
         while sent < bytes.len() {

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
 use metaq::env::{DirEntry, Disk, File, FileLock, Mapping, Metadata, OpenMode, Space};
 
 use super::drive::Drive;
+use super::faults::Call;
 use super::pages::PAGE;
 use super::tree::{lock, Entry, FileRef};
 use crate::world::Life;
@@ -32,6 +33,11 @@ impl Disk for SimDisk {
         let mut state = self.drive.lock();
         let found = state.tree.file(path);
         let missing = matches!(&found, Err(error) if error.kind() == io::ErrorKind::NotFound);
+        if missing && mode != OpenMode::Read && mode != OpenMode::Write {
+            drop(state);
+            self.drive.check_name()?;
+            state = self.drive.lock();
+        }
         let inode = match mode {
             OpenMode::Read | OpenMode::Write => found?,
             OpenMode::CreateNew if !missing => return Err(io::ErrorKind::AlreadyExists.into()),
@@ -48,12 +54,29 @@ impl Disk for SimDisk {
             }
             OpenMode::CreateNew | OpenMode::CreateOrOpen => found?,
         };
+        drop(state);
         let (drive, life) = (self.drive.clone(), self.life.clone());
-        Ok(Arc::new(SimFile { drive, life, inode, writable: mode != OpenMode::Read }))
+        let (id, told) = {
+            let inode = lock(&inode);
+            // Whoever opens a file hears of a failure that nobody was told of.
+            (inode.id, if inode.error_told { inode.errors } else { inode.errors - 1 })
+        };
+        drive.opened(id)?;
+        Ok(Arc::new(SimFile {
+            drive,
+            life,
+            inode,
+            id,
+            told: Arc::new(Mutex::new(told)),
+            writable: mode != OpenMode::Read,
+        }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         self.life.check()?;
+        if self.drive.lock().tree.find(path).is_err() {
+            self.drive.check_name()?;
+        }
         self.drive.lock().tree.create_dir_all(path)
     }
 
@@ -79,6 +102,7 @@ impl Disk for SimDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.life.check()?;
+        self.drive.check_call(Call::Rename)?;
         self.drive.trace.note(self.drive.node, "disk rename", &[], &format!("{} {}", from.display(), to.display()));
         self.drive.lock().tree.rename(from, to)
     }
@@ -107,6 +131,10 @@ impl Disk for SimDisk {
             let mark = mark?;
             drive.agenda.sleep(time).await;
             life.check()?;
+            drive.check_call(Call::DirSync)?;
+            if drive.lock().faults.lies {
+                return Ok(());
+            }
             drive.lock().tree.settle(mark);
             drive.trace.note(drive.node, "disk sync dir", &[mark.1], &path.display().to_string());
             Ok(())
@@ -148,7 +176,18 @@ struct SimFile {
     drive: Arc<Drive>,
     life: Life,
     inode: FileRef,
+    id: u64,
+    /// Failures to write back that this handle was told of.
+    told: Arc<Mutex<u64>>,
     writable: bool,
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        if self.life.is_alive() {
+            self.drive.closed(self.id);
+        }
+    }
 }
 
 impl SimFile {
@@ -170,6 +209,8 @@ impl File for SimFile {
 
     fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
         self.life.check()?;
+        self.drive.check_call(Call::Read)?;
+        self.drive.check_sectors(self.id, at, into.len())?;
         Ok(lock(&self.inode).cache.read(at, into))
     }
 
@@ -177,6 +218,12 @@ impl File for SimFile {
         self.check_write()?;
         let missing = lock(&self.inode).cache.missing(at, bytes.len());
         self.drive.check_space(missing)?;
+        if let Err(error) = self.drive.check_call(Call::Write) {
+            // A failed call may have written a part.
+            lock(&self.inode).write(at, &bytes[..bytes.len() / 2]);
+            return Err(error);
+        }
+        self.drive.heal_sectors(self.id, at, bytes.len());
         let mut inode = lock(&self.inode);
         inode.write(at, bytes);
         inode.modified = self.drive.now();
@@ -217,12 +264,13 @@ impl File for SimFile {
             (inode.mark(), inode.dirty_bytes())
         };
         let (drive, life, inode) = (self.drive.clone(), self.life.clone(), self.inode.clone());
-        let time = self.drive.sync_time(dirty);
+        let (time, told) = (self.drive.sync_time(dirty), self.told.clone());
         Box::pin(async move {
             life.check()?;
             drive.agenda.sleep(time).await;
             life.check()?;
-            drive.finish_sync(&inode, mark)
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            drive.finish_sync(&inode, mark, &mut told)
         })
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use metaq::env::{Clock, Millis};
 
 use super::crash::{Choose, Style};
+use super::faults::{eio, DiskFaults, FailedPages};
 use super::pages::PAGE;
 use super::tree::{lock, FileRef, Tree};
 use crate::agenda::Agenda;
@@ -53,10 +54,10 @@ pub(super) struct State {
     pub(super) tree: Tree,
     pub(super) settings: DriveSettings,
     pub(super) locks: BTreeSet<PathBuf>,
-    pub(super) failing_syncs: u32,
+    pub(super) faults: DiskFaults,
     pub(super) stalled_until: Duration,
     latency: Stream,
-    crashes: Stream,
+    pub(super) crashes: Stream,
 }
 
 /// The disk of one machine.
@@ -82,7 +83,7 @@ impl Drive {
             tree: Tree::new(),
             settings,
             locks: BTreeSet::new(),
-            failing_syncs: 0,
+            faults: DiskFaults::default(),
             stalled_until: Duration::ZERO,
             latency: Stream::new(seed, &format!("disk {}", node.0)),
             crashes: Stream::new(seed, &format!("crash {}", node.0)),
@@ -90,11 +91,18 @@ impl Drive {
         Arc::new(Drive { agenda, trace, node, clock, state: Mutex::new(state) })
     }
 
+    /// Draws everything from now on from other streams.
+    pub fn branch(&self, number: u64) {
+        let mut state = self.lock();
+        let salt = state.latency.draw() ^ number;
+        state.latency = Stream::new(salt, "latency branch");
+        state.crashes = Stream::new(salt, "crash branch");
+    }
+
     /// Makes the next `count` syncs of files fail. What they were to bring to the device is partly there, stays
     /// readable, and no later sync brings it.
     pub fn fail_syncs(&self, count: u32) {
-        self.trace.note(self.node, "disk will fail", &[u64::from(count)], "");
-        self.lock().failing_syncs = count;
+        self.fail_syncs_with(count, FailedPages::Clean);
     }
 
     /// Lets every sync wait until `duration` has passed.
@@ -130,7 +138,9 @@ impl Drive {
 
     /// The process died: its locks are free, everything it wrote is still in the page cache.
     pub fn kill(&self) {
-        self.lock().locks.clear();
+        let mut state = self.lock();
+        state.locks.clear();
+        state.faults.open.clear();
     }
 
     /// The machine lost its power: of what was not synced, a random part is gone.
@@ -140,9 +150,25 @@ impl Drive {
         // One style for the whole disk in half of all cuts: losses of different files then fit together.
         let common = (random.below(2) == 0).then(|| Style::draw(&mut random));
         let mut styles = Stream::new(random.draw(), "styles");
-        let State { tree, locks, .. } = &mut *state;
+        let State { tree, locks, faults, .. } = &mut *state;
         tree.power_cut(&mut || common.unwrap_or_else(|| Style::draw(&mut styles)), &mut random);
         locks.clear();
+        faults.open.clear();
+        state.stalled_until = Duration::ZERO;
+        state.crashes = random;
+    }
+
+    /// The kernel stopped and the machine started again: the page cache is gone, but the device ends what it was given,
+    /// so no write is torn.
+    pub fn os_crash(&self) {
+        let mut state = self.lock();
+        let mut random = state.crashes.clone();
+        let State { tree, locks, faults, .. } = &mut *state;
+        let mut styles = Stream::new(random.draw(), "styles");
+        let mut style = || *styles.pick(&[Style::Nothing, Style::Everything, Style::Writes]);
+        tree.power_cut(&mut style, &mut random);
+        locks.clear();
+        faults.open.clear();
         state.stalled_until = Duration::ZERO;
         state.crashes = random;
     }
@@ -171,20 +197,46 @@ impl Drive {
         let slow = if state.latency.chance(settings.stalls_per_mille) { 100 } else { 1 };
         let transfer = bytes as u64 * 1_000_000_000 / settings.bytes_per_second.max(1);
         let stall = state.stalled_until.saturating_sub(self.agenda.now());
-        stall + Duration::from_nanos(nanos * slow + transfer)
+        if !stall.is_zero() {
+            crate::marks::mattered("stall");
+        }
+        stall + state.faults.delay(Duration::from_nanos(nanos * slow + transfer), bytes as u64)
     }
 
     /// The device answers a sync of `file` that covers the changes before `mark`.
-    pub(super) fn finish_sync(&self, file: &FileRef, mark: u64) -> io::Result<()> {
+    pub(super) fn finish_sync(&self, file: &FileRef, mark: u64, told: &mut u64) -> io::Result<()> {
         let mut state = self.lock();
+        let State { faults, crashes, .. } = &mut *state;
         let mut inode = lock(file);
-        if state.failing_syncs > 0 {
-            state.failing_syncs -= 1;
-            inode.fail(mark, &mut state.crashes);
-            self.trace.note(self.node, "disk sync failed", &[inode.id, mark], "");
-            return Err(io::Error::other("input/output error (injected)"));
+        if inode.errors > *told {
+            *told = inode.errors;
+            inode.error_told = true;
+            self.trace.note(self.node, "disk sync tells of a failure", &[inode.id], "");
+            return Err(eio("write-back"));
         }
-        inode.settle(mark);
+        if faults.syncs > 0 {
+            faults.syncs -= 1;
+            crate::marks::mattered(match faults.failed_pages {
+                FailedPages::Clean => "fail_syncs",
+                FailedPages::Reverted => "fail_syncs_reverting",
+                FailedPages::Dirty => "fail_syncs_keeping",
+            });
+            match faults.failed_pages {
+                FailedPages::Clean => inode.fail(mark, crashes),
+                FailedPages::Reverted => inode.fail_reverting(mark, crashes),
+                FailedPages::Dirty => {}
+            }
+            self.trace.note(self.node, "disk sync failed", &[inode.id, mark], "");
+            return Err(eio("sync"));
+        }
+        if faults.lies {
+            if inode.dirty_bytes() > 0 {
+                crate::marks::mattered("lying_disk");
+            }
+            self.trace.note(self.node, "disk sync", &[inode.id, mark], "a lie");
+            return Ok(());
+        }
+        inode.settle_by(mark, &mut faults.device());
         self.trace.note(self.node, "disk sync", &[inode.id, mark], "");
         Ok(())
     }
@@ -202,6 +254,7 @@ impl Drive {
             return Ok(());
         }
         if self.available() < pages * PAGE as u64 {
+            crate::marks::mattered("disk_full");
             self.trace.note(self.node, "disk full", &[pages], "");
             return Err(io::ErrorKind::StorageFull.into());
         }

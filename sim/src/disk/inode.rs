@@ -19,6 +19,16 @@ enum Change {
     SetLen(u64),
 }
 
+/// Where a write goes when it reaches the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Landing {
+    Right,
+    /// To this position of the same file.
+    At(u64),
+    /// Nowhere.
+    Lost,
+}
+
 /// A file without its names.
 pub(super) struct Inode {
     pub(super) id: u64,
@@ -30,6 +40,10 @@ pub(super) struct Inode {
     settled: u64,
     arena: Vec<u8>,
     arena_start: u64,
+    /// Failures to write back while nobody synced.
+    pub(super) errors: u64,
+    /// Whether somebody was told of the last one; nobody who opens the file later is told again.
+    pub(super) error_told: bool,
     /// Pages that a failed sync left clean in the cache though the device does not have them.
     lost: BTreeSet<usize>,
 }
@@ -45,6 +59,8 @@ impl Inode {
             settled: 0,
             arena: Vec::new(),
             arena_start: 0,
+            errors: 0,
+            error_told: true,
             lost: BTreeSet::new(),
         }
     }
@@ -83,13 +99,26 @@ impl Inode {
 
     /// Brings all changes before `mark` to the device.
     pub(super) fn settle(&mut self, mark: u64) {
+        self.settle_by(mark, &mut |_| Landing::Right);
+    }
+
+    /// As [`Inode::settle`], `device` deciding where each write goes.
+    pub(super) fn settle_by(&mut self, mark: u64, device: &mut dyn FnMut(u64) -> Landing) {
         let count = (mark.saturating_sub(self.settled) as usize).min(self.changes.len());
         for change in &self.changes[..count] {
             match *change {
                 Change::SetLen(len) => self.durable.set_len(len),
                 Change::Write { at, start, len } => {
                     let start = (start - self.arena_start) as usize;
-                    self.durable.write(at, &self.arena[start..start + len]);
+                    let bytes = &self.arena[start..start + len];
+                    match device(at) {
+                        Landing::Right => self.durable.write(at, bytes),
+                        Landing::Lost => {}
+                        Landing::At(wrong) => {
+                            let len = self.durable.len().saturating_sub(wrong).min(len as u64) as usize;
+                            self.durable.write(wrong.min(self.durable.len()), &bytes[..len]);
+                        }
+                    }
                     let pages = (at / PAGE as u64) as usize..=((at + len as u64) / PAGE as u64) as usize;
                     let lost: Vec<usize> = self.lost.range(pages).copied().collect();
                     for page in lost {
@@ -115,6 +144,29 @@ impl Inode {
         let lengths = self.lengths(count);
         self.durable = self.image(count, lengths, Style::Each, choose);
         self.forget(count);
+    }
+
+    /// As [`Inode::fail`], but the cache has again what the device has.
+    pub(super) fn fail_reverting(&mut self, mark: u64, choose: &mut dyn Choose) {
+        self.fail(mark, choose);
+        let later = !self.changes.is_empty();
+        for page in std::mem::take(&mut self.lost) {
+            self.cache.copy_page(page, &self.durable);
+        }
+        if later {
+            // Changes made since are still there.
+            let changes = self.changes.clone();
+            for change in changes {
+                if let Change::Write { at, start, len } = change {
+                    let start = (start - self.arena_start) as usize;
+                    let bytes = self.arena[start..start + len].to_vec();
+                    let end = (at + len as u64).min(self.cache.len());
+                    if at < end {
+                        self.cache.write(at, &bytes[..(end - at) as usize]);
+                    }
+                }
+            }
+        }
     }
 
     /// The machine lost its power: what `style` and `choose` pick of the unsynced changes is on the device, and the

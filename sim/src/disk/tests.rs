@@ -12,32 +12,32 @@ use crate::world::{NodeId, World};
 
 const SEEDS: u64 = 60;
 
-fn path(text: &str) -> &Path {
+pub(super) fn path(text: &str) -> &Path {
     Path::new(text)
 }
 
-fn machine(world: &World) -> (NodeId, Env) {
+pub(super) fn machine(world: &World) -> (NodeId, Env) {
     let node = world.add_node("machine");
     (node, world.env(node))
 }
 
-fn reboot(world: &World, node: NodeId) -> Env {
+pub(super) fn reboot(world: &World, node: NodeId) -> Env {
     world.power_cut(node);
     world.restart(node);
     world.env(node)
 }
 
-fn write(disk: &dyn Disk, at: &str, bytes: &[u8]) {
+pub(super) fn write(disk: &dyn Disk, at: &str, bytes: &[u8]) {
     disk.open(path(at), OpenMode::CreateOrOpen).unwrap().write_at(0, bytes).unwrap();
 }
 
-async fn write_synced(disk: &dyn Disk, at: &str, bytes: &[u8]) {
+pub(super) async fn write_synced(disk: &dyn Disk, at: &str, bytes: &[u8]) {
     write(disk, at, bytes);
     disk.open(path(at), OpenMode::Read).unwrap().sync().await.unwrap();
     disk.sync_dir(path(at).parent().unwrap()).await.unwrap();
 }
 
-fn read(disk: &dyn Disk, at: &str) -> io::Result<Vec<u8>> {
+pub(super) fn read(disk: &dyn Disk, at: &str) -> io::Result<Vec<u8>> {
     let file = disk.open(path(at), OpenMode::Read)?;
     let mut bytes = vec![0; file.len()? as usize];
     file.read_at(0, &mut bytes)?;

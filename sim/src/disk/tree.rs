@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use metaq::env::Millis;
@@ -212,6 +212,26 @@ impl Tree {
         }
     }
 
+    /// All files, in the order they were made.
+    pub(super) fn files(&self) -> impl Iterator<Item = &FileRef> {
+        self.files.values()
+    }
+
+    /// Paths of all files, in order.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        let (mut paths, mut open) = (Vec::new(), vec![(0, PathBuf::from("/"))]);
+        while let Some((id, path)) = open.pop() {
+            for (name, entry) in &self.directories[&id].names {
+                match entry {
+                    Entry::Directory(id) => open.push((*id, path.join(name))),
+                    Entry::File(_) => paths.push(path.join(name)),
+                }
+            }
+        }
+        paths.sort();
+        paths
+    }
+
     /// Everything so far is on the device: the state a simulation begins with.
     pub(super) fn settle_all(&mut self) {
         for directory in self.directories.values_mut() {
@@ -279,7 +299,7 @@ impl Tree {
     fn parent(&self, path: &Path) -> io::Result<(u64, String)> {
         let mut parts = parts(path)?;
         let name = parts.pop().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-        let above: std::path::PathBuf = parts.iter().collect();
+        let above: PathBuf = parts.iter().collect();
         let parent = self.directory(&above).map_err(|_| not_found(path))?;
         Ok((parent, name))
     }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::Duration;
 
+use super::frames::Cutter;
 use crate::world::NodeId;
 
 /// First pause before a lost segment is sent again; each further one is twice as long.
@@ -114,12 +115,25 @@ pub(super) struct Way {
     pub(super) watched: bool,
     /// Pause before the next attempt over a cut link.
     pub(super) pause: Duration,
+    /// Bytes that the receiver takes beyond what it has read; [`WINDOW`] if it is 0.
+    pub(super) window: u64,
+    /// Where frames begin and end.
+    pub(super) cutter: Cutter,
 }
 
 impl Way {
     /// Bytes that may be sent now.
     pub(super) fn room(&self) -> u64 {
-        WINDOW.saturating_sub(self.sent - self.known_consumed)
+        self.window().saturating_sub(self.sent - self.known_consumed)
+    }
+
+    /// Bytes on the way and unread at the receiver before a write waits.
+    pub(super) fn window(&self) -> u64 {
+        if self.window == 0 {
+            WINDOW
+        } else {
+            self.window
+        }
     }
 
     /// Adds a segment behind the ones already on the way.
@@ -135,11 +149,13 @@ pub(super) struct Connection {
     pub(super) ends: [End; 2],
     /// `ways[i]` leads from `ends[i]` to the other end.
     pub(super) ways: [Way; 2],
+    /// Something between the machines has forgotten it: nothing comes through any more, and nobody is told.
+    pub(super) forgotten: bool,
 }
 
 impl Connection {
     pub(super) fn new(ends: [End; 2]) -> Connection {
-        Connection { ends, ways: Default::default() }
+        Connection { ends, ways: Default::default(), forgotten: false }
     }
 
     /// True if no program holds it and nothing of it travels.

@@ -10,8 +10,10 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use metaq::env::{Listener, Net, Stream};
 
-use super::connection::{Connection, End, Segment, Socket};
-use super::network::{Network, Port, BACKLOG};
+use super::connection::{Connection, End, Socket, WINDOW};
+use super::faults::Barred;
+use super::network::{Network, Port};
+use crate::marks;
 use crate::world::{Life, NodeId};
 
 /// First pause before a connection attempt is repeated; each further one is twice as long.
@@ -50,6 +52,7 @@ impl SimNet {
                         network.trace.note(self.node, "net refused", &[u64::from(address.port())], "");
                         return Err(io::ErrorKind::ConnectionRefused.into());
                     }
+                    Attempt::TooMany => return Err(too_many_files()),
                     Attempt::Open(stream) => return Ok(Box::new(stream)),
                 }
             }
@@ -74,9 +77,25 @@ impl SimNet {
             if !network.link(&mut inner, self.node, peer).is_open() || !inner.is_powered(peer) {
                 return Attempt::Silence;
             }
-            match inner.port(peer, address) {
-                Some(port) if port.queue.len() >= BACKLOG => return Attempt::Silence,
-                port => port.is_some(),
+            match inner.hosts.get(&peer).and_then(|host| host.faults.barred.get(&address.port())) {
+                Some(Barred::Silent) => {
+                    marks::mattered("port_silent");
+                    return Attempt::Silence;
+                }
+                Some(Barred::Refused) => {
+                    marks::mattered("port_refuses");
+                    false
+                }
+                None => {
+                    let backlog = inner.hosts.get(&peer).map_or(0, |host| host.faults.backlog);
+                    match inner.port(peer, address) {
+                        Some(port) if port.queue.len() >= backlog => {
+                            marks::mattered("short_backlog");
+                            return Attempt::Silence;
+                        }
+                        port => port.is_some(),
+                    }
+                }
             }
         };
         let back = network.packet(peer, self.node);
@@ -88,11 +107,17 @@ impl SimNet {
         if !listening {
             return Attempt::Refused;
         }
+        if inner.lacks_sockets(self.node, 1) {
+            return Attempt::TooMany;
+        }
         let Ok(local) = inner.free_port(self.node) else { return Attempt::Silence };
         let ip = if address.ip().is_loopback() { address.ip() } else { inner.hosts[&self.node].ip.into() };
         let local = SocketAddr::new(ip, local);
         let ends = [End::new(self.node, local), End::new(peer, address)];
-        let id = inner.add(Connection::new(ends));
+        let mut connection = Connection::new(ends);
+        connection.ways[0].window = inner.window(peer);
+        connection.ways[1].window = inner.window(self.node);
+        let id = inner.add(connection);
         network.trace.note(self.node, "net connect", &[id, u64::from(local.port()), u64::from(address.port())], "");
         let at = network.agenda.now() + network.link(&mut inner, self.node, peer).latency();
         let server = network.clone();
@@ -106,7 +131,15 @@ enum Attempt {
     Silence,
     /// The machine has no such port.
     Refused,
+    /// This machine has no socket left.
+    TooMany,
     Open(SimStream),
+}
+
+fn too_many_files() -> io::Error {
+    marks::mattered("few_sockets");
+    // EMFILE; std has no kind for it.
+    io::Error::from_raw_os_error(24)
 }
 
 impl Network {
@@ -184,6 +217,11 @@ impl SimListener {
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Box<dyn Stream>, SocketAddr)>> {
         self.door.life.check()?;
         let mut inner = self.door.network.lock();
+        let waits = inner.port(self.door.node, self.address).is_some_and(|port| !port.queue.is_empty());
+        if waits && inner.lacks_sockets(self.door.node, 0) {
+            self.door.network.trace.note(self.door.node, "net no socket", &[], "");
+            return Poll::Ready(Err(too_many_files()));
+        }
         loop {
             let Some(port) = inner.port(self.door.node, self.address) else {
                 return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
@@ -283,22 +321,14 @@ impl Stream for SimStream {
         }
         let room = connection.ways[self.end].room() as usize;
         if room == 0 {
+            if connection.ways[self.end].window() < WINDOW {
+                marks::mattered("small_window");
+            }
             connection.ends[self.end].writer = Some(cx.waker().clone());
             return Poll::Pending;
         }
         let accepted = &bytes[..bytes.len().min(room)];
-        let (from, to) = (connection.ends[self.end].node, connection.ends[1 - self.end].node);
-        let now = self.network.agenda.now();
-        let mut rest = accepted;
-        while !rest.is_empty() {
-            let link = self.network.link(&mut inner, from, to);
-            let (segment, after) = rest.split_at(link.segment(rest.len()));
-            let arrival = link.arrival(now, segment.len());
-            rest = after;
-            let connection = inner.connections.get_mut(&self.id).ok_or(io::ErrorKind::NotConnected)?;
-            connection.ways[self.end].push(arrival, Segment::Data(segment.to_vec()));
-        }
-        self.network.started(&mut inner, (self.id, self.end));
+        self.network.written(&mut inner, (self.id, self.end), accepted);
         Poll::Ready(Ok(accepted.len()))
     }
 

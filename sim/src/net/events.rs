@@ -3,13 +3,14 @@
 use std::io;
 use std::time::Duration;
 
-use super::connection::{Segment, Socket, WayId, GIVE_UP, RETRANSMIT_MAX, RETRANSMIT_MIN, WINDOW};
+use super::connection::{Segment, Socket, WayId, GIVE_UP, RETRANSMIT_MAX, RETRANSMIT_MIN};
 use super::link::LinkState;
 use super::network::{Inner, Network};
+use crate::marks;
 
 impl Network {
     /// Runs `work` on the network at `at`.
-    fn later(&self, at: Duration, work: impl FnOnce(&Network, &mut Inner) + Send + 'static) {
+    pub(super) fn later(&self, at: Duration, work: impl FnOnce(&Network, &mut Inner) + Send + 'static) {
         let me = self.me.clone();
         self.agenda.at(at, move || {
             if let Some(network) = me.upgrade() {
@@ -48,12 +49,19 @@ impl Network {
         connection.ways[id.1].scheduled = false;
         let (from, to) = (connection.ends[id.1].node, connection.ends[1 - id.1].node);
         let gone = connection.ends[id.1].socket == Socket::Vanished;
+        let forgotten = connection.forgotten;
         let state = self.link(inner, from, to).state;
+        if state != LinkState::Open {
+            self.link(inner, from, to).hindered();
+        }
         if state == LinkState::Clogged && !gone {
             self.link(inner, from, to).held.insert(id);
             return;
         }
-        if state != LinkState::Open || !inner.is_powered(to) {
+        if forgotten {
+            marks::mattered("forget_connections");
+        }
+        if state != LinkState::Open || !inner.is_powered(to) || forgotten {
             return self.retransmit(inner, id, gone);
         }
         let now = self.agenda.now();
@@ -125,7 +133,10 @@ impl Network {
     fn acknowledged(&self, inner: &mut Inner, id: WayId) {
         let Some(connection) = inner.connections.get_mut(&id.0) else { return };
         let (sender, receiver) = (connection.ends[id.1].node, connection.ends[1 - id.1].node);
-        let receiver_gone = connection.ends[1 - id.1].socket == Socket::Vanished;
+        let receiver_gone = connection.ends[1 - id.1].socket == Socket::Vanished || connection.forgotten;
+        if connection.forgotten {
+            return;
+        }
         if !self.link(inner, receiver, sender).is_open() {
             if !receiver_gone {
                 let at = self.agenda.now() + RETRANSMIT_MIN * 2;
@@ -150,7 +161,7 @@ impl Network {
         let Some(connection) = inner.connections.get_mut(&id.0) else { return };
         let way = &mut connection.ways[id.1];
         way.consumed += bytes;
-        if way.sent - way.known_consumed > WINDOW / 2 {
+        if way.sent - way.known_consumed > way.window() / 2 {
             self.acknowledge(inner, id);
         }
     }
@@ -158,6 +169,9 @@ impl Network {
     /// Sends a reset from an end to its peer. It is not sent again if it is lost.
     pub(super) fn send_reset(&self, inner: &mut Inner, id: u64, end: usize) {
         let Some(connection) = inner.connections.get(&id) else { return };
+        if connection.forgotten {
+            return;
+        }
         let (from, to) = (connection.ends[end].node, connection.ends[1 - end].node);
         let at = self.agenda.now() + self.link(inner, from, to).latency();
         self.later(at, move |network, inner| {

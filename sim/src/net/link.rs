@@ -19,6 +19,19 @@ pub struct LinkSettings {
     pub segment_max: usize,
     /// Bandwidth, if it is limited.
     pub bytes_per_second: Option<u64>,
+    /// How latencies spread between the shortest and the longest.
+    pub spread: Spread,
+}
+
+/// How latencies spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// Evenly; one in a hundred takes ten times as long.
+    Uniform,
+    /// Mostly short, with a tail that may be ten times the longest.
+    Tail,
+    /// Short, but one in ten takes 20 to 50 times the longest, as over a path that is now and then rerouted.
+    TwoPaths,
 }
 
 impl LinkSettings {
@@ -29,6 +42,7 @@ impl LinkSettings {
         loss_per_mille: 0,
         segment_max: 64 * 1024,
         bytes_per_second: None,
+        spread: Spread::Uniform,
     };
 
     /// Inside one machine.
@@ -44,6 +58,7 @@ impl LinkSettings {
             loss_per_mille: *random.pick(&[0, 0, 0, 1, 10]),
             segment_max: *random.pick(&[64 * 1024, 16 * 1024, 1_460, 536]),
             bytes_per_second: None,
+            spread: Spread::Uniform,
         }
     }
 }
@@ -62,7 +77,13 @@ pub enum LinkState {
 /// A link and its random stream.
 pub(super) struct Link {
     pub(super) settings: LinkSettings,
+    /// The settings it was made with.
+    pub(super) healthy: LinkSettings,
     pub(super) state: LinkState,
+    /// The kind of fault that shut it.
+    pub(super) cause: Option<&'static str>,
+    /// The kind of fault that changed its settings.
+    pub(super) degraded: Option<&'static str>,
     /// Ways whose first segment waits for a clogged link to open.
     pub(super) held: BTreeSet<WayId>,
     random: Stream,
@@ -71,23 +92,53 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(settings: LinkSettings, random: Stream) -> Link {
-        Link { settings, state: LinkState::Open, held: BTreeSet::new(), random, free_at: Duration::ZERO }
+        Link {
+            settings,
+            healthy: settings,
+            state: LinkState::Open,
+            cause: None,
+            degraded: None,
+            held: BTreeSet::new(),
+            random,
+            free_at: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn branch(&mut self, random: Stream) {
+        self.random = random;
     }
 
     pub(super) fn is_open(&self) -> bool {
         self.state == LinkState::Open
     }
 
+    /// Notes that what shut the link has kept something from getting through.
+    pub(super) fn hindered(&self) {
+        if let Some(cause) = self.cause {
+            crate::marks::mattered(cause);
+        }
+    }
+
     /// The time one small segment takes.
     pub(super) fn latency(&mut self) -> Duration {
         let low = self.settings.latency_min.as_nanos() as u64;
         let high = self.settings.latency_max.as_nanos() as u64;
-        let nanos = self.random.between(low, high.max(low));
-        Duration::from_nanos(if self.random.chance(10) { nanos * 10 } else { nanos })
+        let high = high.max(low);
+        let nanos = self.random.between(low, high);
+        Duration::from_nanos(match self.settings.spread {
+            Spread::Uniform if self.random.chance(10) => nanos * 10,
+            Spread::TwoPaths if self.random.chance(100) => self.random.between(high * 20, high * 50),
+            Spread::Uniform | Spread::TwoPaths => nanos,
+            // The number of leading zeros falls off exponentially.
+            Spread::Tail => low + (nanos - low) / 4 + (high - low) * u64::from(self.random.draw().leading_zeros()) / 4,
+        })
     }
 
     /// The time at which `bytes` sent at `now` arrive, losses included.
     pub(super) fn arrival(&mut self, now: Duration, bytes: usize) -> Duration {
+        if let Some(kind) = self.degraded {
+            crate::marks::mattered(kind);
+        }
         let mut at = now;
         if let Some(rate) = self.settings.bytes_per_second {
             let nanos = bytes as u64 * 1_000_000_000 / rate.max(1);
@@ -95,8 +146,10 @@ impl Link {
             at = self.free_at;
         }
         at += self.latency();
-        if self.random.chance(self.settings.loss_per_mille) {
-            at += super::connection::RETRANSMIT_MIN;
+        let mut pause = super::connection::RETRANSMIT_MIN;
+        while pause < super::connection::RETRANSMIT_MAX && self.random.chance(self.settings.loss_per_mille) {
+            at += pause;
+            pause *= 2;
         }
         at
     }

@@ -8,6 +8,8 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::connection::{Connection, Segment, Socket};
+use super::faults::HostFaults;
+use super::frames::Rules;
 use super::link::{Link, LinkSettings, LinkState};
 use crate::agenda::Agenda;
 use crate::random::Stream;
@@ -16,9 +18,6 @@ use crate::world::NodeId;
 
 /// First port for connections that name none.
 const FIRST_FREE_PORT: u16 = 32_768;
-/// Connections that wait for `accept` at one port; more are not answered.
-pub(super) const BACKLOG: usize = 128;
-
 /// A listening port.
 pub(super) struct Port {
     pub(super) address: SocketAddr,
@@ -33,6 +32,7 @@ pub(super) struct Host {
     pub(super) ip: Ipv4Addr,
     pub(super) powered: bool,
     pub(super) ports: BTreeMap<u16, Port>,
+    pub(super) faults: HostFaults,
     next_port: u16,
 }
 
@@ -40,6 +40,7 @@ pub(super) struct Inner {
     pub(super) hosts: BTreeMap<NodeId, Host>,
     pub(super) links: BTreeMap<(NodeId, NodeId), Link>,
     pub(super) connections: BTreeMap<u64, Connection>,
+    pub(super) rules: Rules,
     next_connection: u64,
 }
 
@@ -56,26 +57,43 @@ pub struct Network {
 impl Network {
     /// A network without hosts. All links get `settings`, or each its own drawn from the seed.
     pub fn new(seed: u64, settings: Option<LinkSettings>, agenda: Arc<Agenda>, trace: Arc<Trace>) -> Arc<Network> {
-        let inner =
-            Inner { hosts: BTreeMap::new(), links: BTreeMap::new(), connections: BTreeMap::new(), next_connection: 0 };
+        let inner = Inner {
+            hosts: BTreeMap::new(),
+            links: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            rules: Rules::new(Stream::new(seed, "frame rules")),
+            next_connection: 0,
+        };
         Arc::new_cyclic(|me| Network { agenda, trace, me: me.clone(), seed, settings, inner: Mutex::new(inner) })
     }
 
     /// Adds a machine; others reach it by its name and by the address returned.
     pub fn add_host(&self, node: NodeId, name: &str) -> Ipv4Addr {
         let ip = Ipv4Addr::new(10, 0, (node.0 >> 8) as u8, node.0 as u8);
-        let host =
-            Host { name: name.to_owned(), ip, powered: true, ports: BTreeMap::new(), next_port: FIRST_FREE_PORT };
+        let host = Host {
+            name: name.to_owned(),
+            ip,
+            powered: true,
+            ports: BTreeMap::new(),
+            faults: HostFaults::default(),
+            next_port: FIRST_FREE_PORT,
+        };
         self.lock().hosts.insert(node, host);
         ip
     }
 
     /// Sets one direction between two nodes.
     pub fn set_link(&self, from: NodeId, to: NodeId, state: LinkState) {
+        self.set_link_because(from, to, state, None);
+    }
+
+    /// As [`Network::set_link`], naming the kind of fault that does it.
+    pub fn set_link_because(&self, from: NodeId, to: NodeId, state: LinkState, cause: Option<&'static str>) {
         self.trace.note(from, "link", &[u64::from(to.0)], &format!("{state:?}"));
         let mut inner = self.lock();
         let link = self.link(&mut inner, from, to);
         link.state = state;
+        link.cause = cause;
         for way in std::mem::take(&mut link.held) {
             self.schedule_first(&mut inner, way, self.agenda.now());
         }
@@ -93,14 +111,10 @@ impl Network {
         self.set_link(b, a, LinkState::Cut);
     }
 
-    /// Opens every link.
-    pub fn heal(&self) {
-        let links: Vec<_> = {
-            let inner = self.lock();
-            inner.links.iter().filter(|(_, link)| !link.is_open()).map(|(pair, _)| *pair).collect()
-        };
-        for (from, to) in links {
-            self.set_link(from, to, LinkState::Open);
+    /// Lets every link that is used so far draw from another stream.
+    pub fn branch(&self, number: u64) {
+        for ((from, to), link) in &mut self.lock().links {
+            link.branch(Stream::new(self.seed ^ number, &format!("link {} {} branch", from.0, to.0)));
         }
     }
 
@@ -173,6 +187,10 @@ impl Network {
             return;
         }
         let (from, to) = (connection.ends[end].node, connection.ends[1 - end].node);
+        let held = connection_rest(inner, id, end);
+        if !held.is_empty() {
+            self.send(inner, (id, end), &held);
+        }
         let arrival = self.link(inner, from, to).arrival(self.agenda.now(), 0);
         let Some(connection) = inner.connections.get_mut(&id) else { return };
         connection.ways[end].shut = true;
@@ -204,6 +222,11 @@ impl Network {
             inner.connections.remove(&id);
         }
     }
+}
+
+/// What is held of a frame whose end will not come.
+fn connection_rest(inner: &mut Inner, id: u64, end: usize) -> Vec<u8> {
+    inner.connections.get_mut(&id).map(|connection| connection.ways[end].cutter.rest()).unwrap_or_default()
 }
 
 impl Inner {
@@ -238,6 +261,10 @@ impl Inner {
                 self.hosts.iter().find(|(_, host)| IpAddr::V4(host.ip) == ip).map(|(node, _)| *node)
             };
             return Ok((SocketAddr::new(ip, port), owner));
+        }
+        if self.hosts.get(&node).is_some_and(|host| host.faults.no_names) {
+            crate::marks::mattered("names_fail");
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("no name server answers for {text}")));
         }
         if host == "localhost" {
             return Ok((SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port), Some(node)));

@@ -11,25 +11,25 @@ use super::LinkState;
 use crate::testing::simulate;
 use crate::world::{NodeId, World};
 
-const PORT: &str = "server:7000";
+pub(super) const PORT: &str = "server:7000";
 
-struct Pair {
-    world: World,
-    client: NodeId,
-    server: NodeId,
-    near: Box<dyn Stream>,
-    far: Box<dyn Stream>,
-    listener: Box<dyn Listener>,
+pub(super) struct Pair {
+    pub(super) world: World,
+    pub(super) client: NodeId,
+    pub(super) server: NodeId,
+    pub(super) near: Box<dyn Stream>,
+    pub(super) far: Box<dyn Stream>,
+    pub(super) listener: Box<dyn Listener>,
 }
 
 impl Pair {
     /// Itself: a block that names only some fields would drop the others, and with them their connections, too early.
-    fn whole(self) -> Pair {
+    pub(super) fn whole(self) -> Pair {
         self
     }
 }
 
-async fn nodes(world: &World) -> (NodeId, NodeId, Box<dyn Listener>) {
+pub(super) async fn nodes(world: &World) -> (NodeId, NodeId, Box<dyn Listener>) {
     let (client, server) = (world.add_node("client"), world.add_node("server"));
     let listener = world.env(server).net.listen(([0, 0, 0, 0], 7000).into()).await.unwrap();
     (client, server, listener)
@@ -42,11 +42,11 @@ async fn connected(world: World) -> Pair {
     Pair { world, client, server, near, far, listener }
 }
 
-fn connected_test<F: std::future::Future>(seed: u64, test: impl FnOnce(Pair) -> F) -> F::Output {
+pub(super) fn connected_test<F: std::future::Future>(seed: u64, test: impl FnOnce(Pair) -> F) -> F::Output {
     simulate(seed, |world| async move { test(connected(world).await).await })
 }
 
-async fn write(stream: &mut Box<dyn Stream>, bytes: &[u8]) -> io::Result<()> {
+pub(super) async fn write(stream: &mut Box<dyn Stream>, bytes: &[u8]) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
         done += poll_fn(|cx| stream.poll_write(cx, &bytes[done..])).await?;
@@ -54,13 +54,13 @@ async fn write(stream: &mut Box<dyn Stream>, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-async fn read(stream: &mut Box<dyn Stream>) -> io::Result<Vec<u8>> {
+pub(super) async fn read(stream: &mut Box<dyn Stream>) -> io::Result<Vec<u8>> {
     let mut into = [0; 4096];
     let len = poll_fn(|cx| stream.poll_read(cx, &mut into)).await?;
     Ok(into[..len].to_vec())
 }
 
-async fn read_all(stream: &mut Box<dyn Stream>, len: usize) -> io::Result<Vec<u8>> {
+pub(super) async fn read_all(stream: &mut Box<dyn Stream>, len: usize) -> io::Result<Vec<u8>> {
     let mut all = Vec::new();
     while all.len() < len {
         let some = read(stream).await?;
@@ -71,14 +71,18 @@ async fn read_all(stream: &mut Box<dyn Stream>, len: usize) -> io::Result<Vec<u8
 }
 
 /// The future's value, or `None` if it takes longer.
-async fn within<T>(world: &World, limit: Duration, future: impl std::future::Future<Output = T>) -> Option<T> {
+pub(super) async fn within<T>(
+    world: &World,
+    limit: Duration,
+    future: impl std::future::Future<Output = T>,
+) -> Option<T> {
     match select(std::pin::pin!(future), world.sleep(limit)).await {
         Either::Left((value, _)) => Some(value),
         Either::Right(_) => None,
     }
 }
 
-async fn connect_error(env: &Env, address: &str) -> io::ErrorKind {
+pub(super) async fn connect_error(env: &Env, address: &str) -> io::ErrorKind {
     env.net.connect(address).await.err().expect("nobody should answer").kind()
 }
 

@@ -23,6 +23,21 @@ pub fn store_failure(error: &StoreError) -> BrokerError {
     match error {
         StoreError::Refused { refusal: Refusal::NoSegment, .. } => BrokerError::StoreFailed { what },
         StoreError::Refused { .. } => BrokerError::ServiceNotAvailable { disk: what },
+        // The request was on its way while its topic was deleted: clients ask for the route again on this code.
+        StoreError::QueueDeleted { topic, .. } => BrokerError::TopicNotExist { topic: topic.to_string() },
         _ => BrokerError::StoreFailed { what },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_met_the_deletion_of_its_topic_is_told_that_the_topic_is_gone() {
+        let deleted = StoreError::QueueDeleted { topic: "Orders".into(), queue_id: 0 };
+        let answer = refusal(&store_failure(&deleted));
+        assert_eq!(answer.code, crate::proto::remoting::response::TOPIC_NOT_EXIST);
+        assert!(answer.remark.is_some_and(|remark| remark.starts_with("topic[Orders] not exist")));
     }
 }

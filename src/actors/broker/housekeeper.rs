@@ -11,8 +11,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
 use crate::env::Env;
-use crate::store::retention::DiskGuard;
-use crate::store::{Dispatched, Dispatcher, Store, StoreError};
+use crate::store::retention::{DiskGuard, RetentionPolicy};
+use crate::store::{Dispatched, Dispatcher, Store, Trouble};
 
 /// How long records gather before they are indexed: a key can be found this long after its message was stored.
 const GATHER: Duration = Duration::from_millis(50);
@@ -29,6 +29,11 @@ pub enum HousekeeperMessage {
     Clean,
     /// An operator wants expired files deleted, whatever the hour.
     DeleteExpired,
+    /// From now on files are kept by these rules.
+    Retain {
+        /// The rules.
+        policy: RetentionPolicy,
+    },
     /// Index everything and answer; nothing is done afterwards.
     Drain {
         /// Told when all is indexed.
@@ -75,6 +80,9 @@ pub struct State {
     queued: Arc<AtomicBool>,
     settling: bool,
     draining: bool,
+    cleaning: Trouble,
+    indexing: Trouble,
+    syncing: Trouble,
 }
 
 impl Housekeeper {
@@ -108,7 +116,8 @@ impl Actor for Housekeeper {
         myself.cast(HousekeeperMessage::Dispatch)?;
         // A disk that is full at the start refuses the first send.
         myself.cast(HousekeeperMessage::Clean)?;
-        Ok(State { arguments, queued, settling: false, draining: false })
+        let [cleaning, indexing, syncing] = Default::default();
+        Ok(State { arguments, queued, settling: false, draining: false, cleaning, indexing, syncing })
     }
 
     async fn handle(
@@ -126,17 +135,18 @@ impl Actor for Housekeeper {
                 state.arguments.guard.request_deletion();
                 myself.cast(HousekeeperMessage::Clean)?;
             }
+            HousekeeperMessage::Retain { policy } => state.arguments.guard.set_policy(policy),
             HousekeeperMessage::Clean => {
-                if let Err(error) = state.arguments.store.clean(&mut state.arguments.guard).await {
-                    tracing::error!(%error, "the store was not cleaned");
-                }
+                let cleaned = state.arguments.store.clean(&mut state.arguments.guard).await;
+                state.cleaning.note("delete what has expired", &cleaned);
                 if let Some(sync) = state.arguments.dispatcher.sync_finished() {
-                    log(sync.await);
+                    state.syncing.note("sync the index", &sync.await);
                 }
             }
             HousekeeperMessage::Drain { done } => {
                 state.draining = true;
-                log(state.arguments.dispatcher.drain(state.arguments.env.clock.now()));
+                let drained = state.arguments.dispatcher.drain(state.arguments.env.clock.now());
+                state.indexing.note("extend the index", &drained);
                 let _ = done.send(());
             }
         }
@@ -148,7 +158,9 @@ impl State {
     fn dispatch(&mut self, myself: &ActorRef<HousekeeperMessage>) -> Result<(), ActorProcessingErr> {
         self.queued.store(false, Ordering::Release);
         let before = self.arguments.dispatcher.position();
-        match self.arguments.dispatcher.dispatch_some(self.arguments.env.clock.now()) {
+        let dispatched = self.arguments.dispatcher.dispatch_some(self.arguments.env.clock.now());
+        self.indexing.note("extend the index", &dispatched);
+        match dispatched {
             Ok(Dispatched::More) => myself.cast(HousekeeperMessage::Dispatch)?,
             // Entries that gathered are written a second later; once that is done nothing more is to do.
             Ok(Dispatched::CaughtUp) if before != self.arguments.dispatcher.position() || !self.settling => {
@@ -156,17 +168,10 @@ impl State {
                 myself.send_after(SETTLE, || HousekeeperMessage::Dispatch);
             }
             Ok(Dispatched::CaughtUp) => self.settling = false,
-            Err(error) => {
-                tracing::error!(%error, "the index was not extended; trying again");
+            Err(_) => {
                 myself.send_after(RETRY, || HousekeeperMessage::Dispatch);
             }
         }
         Ok(())
-    }
-}
-
-fn log(result: Result<(), StoreError>) {
-    if let Err(error) = result {
-        tracing::error!(%error, "the index was not written");
     }
 }

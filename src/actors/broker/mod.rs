@@ -40,12 +40,13 @@ use self::service::BrokerService;
 use self::shared::{Parts, Settings, Shared};
 use super::log_writer::{LogWriterHandle, LogWriterOptions};
 use super::net::{ListenerHandle, ListenerOptions};
+use super::settings_file::SettingsFile;
 use crate::broker::groups::{GroupRules, GroupTable};
 use crate::broker::offsets::{lower_to_ends, Lowered, OffsetTable};
 use crate::broker::topics::{TopicRules, TopicTable};
 use crate::broker::Effect;
-use crate::config::broker::{BrokerConfig, FlushDiskType};
-use crate::env::{Env, Listener};
+use crate::config::broker::{BrokerConfig, BrokerRole, FlushDiskType};
+use crate::env::{Canary, Env, Listener};
 use crate::proto::body::ConsumerOffsetSerializeWrapper;
 use crate::proto::message::system::BootOptions;
 use crate::store::recovery::Exit;
@@ -75,6 +76,8 @@ impl BrokerHandle {
     /// Whatever keeps it from serving, named.
     pub async fn start(env: &Env, config: BrokerConfig, address: SocketAddr) -> Result<Self> {
         let mut config = config;
+        config.check().map_err(|reason| anyhow::anyhow!("settings: {reason}"))?;
+        warn_of_role(&mut config);
         if config.broker_name.is_empty() {
             config.broker_name = match env.net.own_name() {
                 name if name.is_empty() => "broker-a".to_owned(),
@@ -99,7 +102,7 @@ impl BrokerHandle {
             tracing::warn!("{repair}");
         }
         tracing::info!(exit = ?report.exit, records = report.records_read, end = report.log_end.0, "the store is open");
-        if report.exit == Exit::Unclean {
+        if report.exit == Exit::Unclean && !env.canary(Canary::OffsetsAboveEnd) {
             lower_offsets(&store, &mut offsets, &mut offsets_file).await?;
         }
 
@@ -126,7 +129,8 @@ impl BrokerHandle {
             advertised,
             topics: TopicTable::new(topic_rules(&config), &boot_options(&config), topics, wall, &mut effects),
             groups: GroupTable::new(group_rules(&config), groups, wall, &mut effects),
-            offsets: OffsetTable::load(offsets, config.consumer_offset_update_version_step, config.offsets_max),
+            offsets: OffsetTable::load(offsets, config.consumer_offset_update_version_step, config.offsets_max)
+                .with_canaries(env.canaries()),
             settings: Settings::new(config, advertised),
         };
         let shared = Arc::new(Shared::new(parts));
@@ -136,6 +140,7 @@ impl BrokerHandle {
             topics: topics_file,
             groups: groups_file,
             offsets: offsets_file,
+            settings: SettingsFile::new(Arc::clone(&env.disk), shared.settings().config.settings_path()),
             registrar: registrar.clone(),
         };
         let (keeper, _) = Actor::spawn_linked(None, Keeper, arguments, root.get_cell()).await?;
@@ -212,6 +217,17 @@ impl BrokerHandle {
     }
 }
 
+/// What a role asks for and does not get is said.
+fn warn_of_role(config: &mut BrokerConfig) {
+    if config.broker_role == BrokerRole::SyncMaster {
+        tracing::warn!("brokerRole=SYNC_MASTER: this version does not replicate, messages are on this broker alone");
+    }
+    if config.broker_id != 0 {
+        tracing::warn!(id = config.broker_id, "brokerId is 0 for every master");
+        config.broker_id = 0;
+    }
+}
+
 /// After a crash no group's offset stays above the end of its queue. Saved before anybody sends or pulls, so that a
 /// second crash does not bring the old ones back.
 async fn lower_offsets(store: &Store, offsets: &mut ConsumerOffsetSerializeWrapper, file: &mut Saved) -> Result<()> {
@@ -239,6 +255,7 @@ async fn listen(
     let options = ListenerOptions {
         connections_max: config.sessions_max,
         idle_max: Duration::from_secs(config.server_channel_max_idle_time_seconds),
+        large_frame_bytes_max: config.in_flight_bytes_per_broker,
     };
     let service = Arc::new(BrokerService::new(Arc::clone(shared)));
     let listener = ListenerHandle::serve(env, listener, Arc::clone(&service), options).await?;
@@ -283,8 +300,8 @@ fn store_options(config: &BrokerConfig) -> StoreOptions {
     options
 }
 
-/// Watches the disk by the settings; what contradicts itself in them is said at start.
-fn disk_guard(config: &BrokerConfig, store: &Store) -> DiskGuard {
+/// What the settings say about how long files are kept; what contradicts itself in them is logged.
+pub fn retention_policy(config: &BrokerConfig) -> RetentionPolicy {
     let settings = RetentionSettings {
         delete_when: config.delete_when.clone(),
         file_reserved_time: u32::try_from(config.file_reserved_time).unwrap_or(u32::MAX),
@@ -299,7 +316,13 @@ fn disk_guard(config: &BrokerConfig, store: &Store) -> DiskGuard {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    DiskGuard::new(policy, store.options().commit_log_dir.clone(), store.root().join("consumequeue"))
+    policy
+}
+
+/// Watches the disk by the settings.
+fn disk_guard(config: &BrokerConfig, store: &Store) -> DiskGuard {
+    let directory = store.options().commit_log_dir.clone();
+    DiskGuard::new(retention_policy(config), directory, store.root().join("consumequeue"))
 }
 
 fn flush_mode(config: &BrokerConfig) -> FlushMode {

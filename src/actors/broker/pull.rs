@@ -18,7 +18,7 @@ use crate::broker::offsets::{PullStep, Who};
 use crate::broker::pull::{self, PullRequest, Read, ReadStatus, Verdict};
 use crate::broker::topics::TopicView;
 use crate::broker::{BrokerError, QueueKey};
-use crate::env::{ConnectionId, Millis};
+use crate::env::{Canary, ConnectionId, Millis};
 use crate::proto::filter::TagFilter;
 use crate::proto::remoting::requests::PullHeader;
 use crate::proto::remoting::{request, response, ExtSink, Head, Response, ResponseFrame};
@@ -46,6 +46,9 @@ pub struct Puller {
     limits: ReadLimits,
     filter: TagFilter,
     reply: ReplyTo,
+    connection: ConnectionId,
+    /// Resets of groups before its offset was looked at: with more since then, its group may have been reset.
+    resets_seen: u64,
     /// Monotonic; when the request is answered in any case. `None`: at once.
     deadline: Option<Millis>,
 }
@@ -235,7 +238,7 @@ impl Puller {
         }
     }
 
-    /// Waits until the queue holds an entry at `from` that matches, or until the request's time is up.
+    /// Waits until the queue holds an entry at `from` that matches, the group is reset, or the request's time is up.
     async fn wait(mut self, from: i64) -> Option<Answer> {
         self.from = from;
         loop {
@@ -245,6 +248,9 @@ impl Puller {
             };
             if timed_out {
                 self.deadline = None;
+            }
+            if let Some(target) = self.reset_meanwhile() {
+                return Some(Box::new(move |out: &mut Vec<u8>| self.write_reset(out, target)) as Answer);
             }
             let mut records = Vec::new();
             match self.attempt(&mut records, true) {
@@ -257,8 +263,35 @@ impl Puller {
         }
     }
 
-    /// Parks until the queue is longer than `from` (false) or the deadline has passed (true).
+    /// Where the group was reset to since this pull began.
+    fn reset_meanwhile(&mut self) -> Option<i64> {
+        let resets = self.shared.resets.load(Ordering::SeqCst);
+        if std::mem::replace(&mut self.resets_seen, resets) == resets {
+            return None;
+        }
+        let group = self.group.name();
+        let client = self.shared.clients().consumers.client_of(group, self.connection).cloned();
+        let step = PullStep {
+            group,
+            topic: self.topic.name(),
+            queue_id: self.queue_id,
+            from: self.from,
+            commit: None,
+            by: client.as_ref().map_or(Who::Other, Who::Member),
+            holder: None,
+        };
+        let mut effects = Vec::new();
+        let target = self.shared.offsets().pull(step, self.shared.now(), &mut effects);
+        self.shared.carry_out(effects);
+        target
+    }
+
+    /// Parks until the queue is longer than `from` or a group was reset (false), or the deadline has passed (true).
     async fn parked(&mut self) -> Result<bool, BrokerError> {
+        // A topic that is gone has no queue to wait on, and must not get one again by this.
+        if self.shared.topic_directory.get(self.topic.name()).is_none() {
+            return Err(BrokerError::PullTopicNotExist { topic: self.topic.name().to_string() });
+        }
         let queue = match &self.queue {
             Some(queue) if !queue.is_deleted() => Arc::clone(queue),
             _ => self
@@ -271,12 +304,20 @@ impl Puller {
         let left = self.deadline.map_or(0, |deadline| deadline.since(self.shared.now()));
         let (wake, woken) = oneshot::channel();
         let from = QueueOffset(self.from.max(0) as u64);
+        let lost = self.shared.env.canary(Canary::LostWakeUp) && self.shared.parked_pulls.load(Ordering::Relaxed) > 0;
         let wakes = Box::new(move |_| {
+            if lost {
+                return std::mem::forget(wake);
+            }
             // The session may have ended meanwhile.
             let _ = wake.send(());
         });
         let Ok(id) = queue.add_waiter(from, wakes) else { return Ok(false) };
         let _parked = Parked::new(queue, id, Arc::clone(&self.shared));
+        // Who resets a group counts first and wakes then: one of the two sees the other.
+        if self.shared.resets.load(Ordering::SeqCst) != self.resets_seen {
+            return Ok(false);
+        }
         let timer = self.shared.env.clock.sleep(Duration::from_millis(left));
         match select(woken, timer).await {
             Either::Left(_) => Ok(false),
@@ -336,6 +377,13 @@ impl Incoming<'_> {
         }
     }
 
+    /// The offset to commit. One that the queue has not reached is none: see `offsets::check_commit`.
+    fn commit(&self, request: &PullRequest<'_>, queue: Option<&ConsumeQueue>) -> Option<i64> {
+        let offset = self.header.commit_offset;
+        let max = queue.map_or(0, |queue| queue.max().0 as i64);
+        (request.commits() && (0..=max).contains(&offset)).then_some(offset)
+    }
+
     fn check(
         &self,
         shared: &Arc<Shared>,
@@ -353,6 +401,8 @@ impl Incoming<'_> {
         let client = clients.consumers.client_of(request.group, self.connection).cloned();
         drop(clients);
 
+        let resets_seen = shared.resets.load(Ordering::SeqCst);
+        let queue = shared.store.queue(topic.name(), request.queue_id as u32);
         let key = QueueKey::new(Arc::clone(topic.name()), request.queue_id);
         let holder = shared.locks().holder(request.group, &key, shared.now()).cloned();
         let mut effects = Vec::new();
@@ -362,7 +412,7 @@ impl Incoming<'_> {
                 topic: topic.name(),
                 queue_id: request.queue_id,
                 from: self.header.queue_offset,
-                commit: (request.commits() && self.header.commit_offset >= 0).then_some(self.header.commit_offset),
+                commit: self.commit(&request, queue.as_deref()),
                 by: client.as_ref().map_or(Who::Other, Who::Member),
                 holder: holder.as_deref(),
             },
@@ -378,7 +428,7 @@ impl Incoming<'_> {
         };
         let puller = Puller {
             shared: Arc::clone(shared),
-            queue: shared.store.queue(topic.name(), request.queue_id as u32),
+            queue,
             queue_id: request.queue_id,
             from: self.header.queue_offset,
             limits: ReadLimits {
@@ -387,6 +437,8 @@ impl Incoming<'_> {
             },
             filter,
             reply: self.reply,
+            connection: self.connection,
+            resets_seen,
             deadline: request.may_wait().then(|| shared.now().plus(hold_ms)),
             settings,
             group,
@@ -400,13 +452,13 @@ impl Incoming<'_> {
     }
 }
 
-/// A pull of a group that is not there yet: it is made and saved first, if the settings allow it.
+/// A pull of a group that is not there yet: it is made, if the settings allow it. A full disk that does not take it is no
+/// reason to withhold messages: the group is there, and is saved when it can be.
 async fn pull_for_new_group(shared: Arc<Shared>, incoming: Incoming<'static>) -> Option<Answer> {
     let mut effects = Vec::new();
     let group = shared.groups().find_or_create(&incoming.header.consumer_group, shared.wall(), &mut effects);
-    if let Err(what) = shared.carry_out_now(effects).await {
-        return incoming.reply.answer(refusal(&BrokerError::StoreFailed { what }));
-    }
+    // The keeper has logged the error.
+    let _ = shared.carry_out_now(effects).await;
     let topic = shared.topic_directory.get(&incoming.header.topic);
     let counters = topic.as_ref().zip(group.as_ref());
     let counters = counters.map(|(topic, group)| shared.statistics.group(topic.name(), group.name()));

@@ -1,6 +1,11 @@
 //! The registrar tells every NameServer what this broker has: at start, every 30 s, and at each change.
 //!
-//! The NameServers do not know each other, so each gets its own connection and an unreachable one delays nobody.
+//! The NameServers do not know each other, so each gets its own connection and an unreachable one delays nobody. Each
+//! has one registration under way at most, and whatever changes meanwhile goes into the next.
+//!
+//! A change is told by itself, as RocketMQ's brokers do: with thousands of topics the whole table costs more than all
+//! the rest of making one. The whole table goes to a NameServer at first, every 30 s, when a topic was deleted, when too
+//! much changed, and after anything went wrong; it repairs whatever a NameServer has missed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +15,9 @@ use tokio::sync::oneshot;
 
 use super::shared::Shared;
 use crate::actors::net::{connect, ConnectionHandle, NoRequests};
-use crate::nameserver::COMPLETE_TOPIC_TABLE;
-use crate::proto::body::{RegisterBrokerBody, TopicConfigSerializeWrapper};
+use crate::env::LogLimit;
+use crate::nameserver::{COMPLETE_TOPIC_TABLE, DISPLACED_ADDRESS};
+use crate::proto::body::RegisterBrokerBody;
 use crate::proto::remoting::requests::{RegisterBroker, UnregisterBroker};
 use crate::proto::remoting::{request, response, Command};
 
@@ -21,6 +27,9 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 const UNREGISTER_LIMIT: Duration = Duration::from_secs(3);
 /// A NameServer that does not answer is asked again after this, sooner than at the next period.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// How often the same is said about another broker of this one's name.
+const SAY_EVERY: Duration = Duration::from_secs(300);
 
 /// What the registrar is told.
 pub enum RegistrarMessage {
@@ -37,14 +46,24 @@ pub enum RegistrarMessage {
         index: usize,
         /// Up to which change it was told.
         change: u64,
-        /// The connection, if it still works.
-        connection: Option<ConnectionHandle>,
+        /// How it ended, if it was taken.
+        accepted: Option<Accepted>,
     },
     /// Say goodbye to all NameServers and answer.
     Unregister {
         /// Answered when all have been told, or could not be.
         reply: RpcReplyPort<()>,
     },
+}
+
+/// A registration that a NameServer has taken.
+pub struct Accepted {
+    /// Serves the next one.
+    connection: ConnectionHandle,
+    /// The topics as of this many changes are known there.
+    topic_changes: u64,
+    /// Another broker had this one's name and id until then.
+    displaced: Option<String>,
 }
 
 /// See the module's text.
@@ -59,11 +78,16 @@ pub struct State {
     change: u64,
     /// Who waits until every NameServer was told of a change.
     waiting: Vec<(u64, oneshot::Sender<()>)>,
+    /// What was said of brokers with this one's name.
+    said: LogLimit<String>,
 }
 
 struct NameServer {
     address: String,
-    connection: Option<ConnectionHandle>,
+    /// What it took last, if the connection still works.
+    accepted: Option<Accepted>,
+    /// The next registration brings the whole table.
+    whole: bool,
     /// Up to which change it was told, or could not be.
     told: u64,
     /// A registration is under way; one more follows if something changed meanwhile.
@@ -87,7 +111,8 @@ impl Actor for Registrar {
         let period = Duration::from_millis(settings.config.register_name_server_period.clamp(10_000, 60_000));
         let nameservers = settings.config.name_servers().map(|address| NameServer {
             address: address.to_owned(),
-            connection: None,
+            accepted: None,
+            whole: true,
             told: 0,
             busy: false,
             again: false,
@@ -95,7 +120,7 @@ impl Actor for Registrar {
         });
         let nameservers = nameservers.collect();
         myself.send_interval(period, || RegistrarMessage::Tick);
-        Ok(State { shared, nameservers, period, change: 0, waiting: Vec::new() })
+        Ok(State { shared, nameservers, period, change: 0, waiting: Vec::new(), said: LogLimit::new(SAY_EVERY) })
     }
 
     async fn handle(
@@ -110,9 +135,13 @@ impl Actor for Registrar {
                 state.waiting.extend(done.map(|done| (state.change, done)));
                 state.register_all(&myself);
             }
-            RegistrarMessage::Tick => state.register_all(&myself),
-            RegistrarMessage::Registered { index, change, connection } => {
-                state.registered(&myself, index, change, connection);
+            RegistrarMessage::Tick => {
+                state.nameservers.iter_mut().for_each(|nameserver| nameserver.whole = true);
+                state.said.on_tick(state.shared.now());
+                state.register_all(&myself);
+            }
+            RegistrarMessage::Registered { index, change, accepted } => {
+                state.registered(&myself, index, change, accepted);
             }
             RegistrarMessage::Unregister { reply } => {
                 state.unregister().await;
@@ -148,18 +177,18 @@ impl State {
         }
         let shared = Arc::clone(&self.shared);
         let address = nameserver.address.clone();
-        let known = nameserver.connection.take();
+        let (known, whole) = (nameserver.accepted.take(), std::mem::take(&mut nameserver.whole));
         let myself = myself.clone();
         let change = self.change;
         ractor::concurrency::spawn(async move {
-            let connection = match register_with(&shared, &address, known, limit).await {
-                Ok(connection) => Some(connection),
+            let accepted = match register_with(&shared, &address, known, whole, limit).await {
+                Ok(accepted) => Some(accepted),
                 Err(error) => {
                     tracing::debug!(nameserver = address, error = format!("{error:#}"), "a registration failed");
                     None
                 }
             };
-            let _ = myself.cast(RegistrarMessage::Registered { index, change, connection });
+            let _ = myself.cast(RegistrarMessage::Registered { index, change, accepted });
         });
     }
 
@@ -168,13 +197,14 @@ impl State {
         myself: &ActorRef<RegistrarMessage>,
         index: usize,
         change: u64,
-        connection: Option<ConnectionHandle>,
+        accepted: Option<Accepted>,
     ) {
+        self.say_displaced(accepted.as_ref());
         let nameserver = &mut self.nameservers[index];
         nameserver.busy = false;
         nameserver.told = change;
-        let failing = connection.is_none();
-        nameserver.connection = connection;
+        let failing = accepted.is_none();
+        nameserver.accepted = accepted;
         if failing != std::mem::replace(&mut nameserver.failing, failing) {
             match failing {
                 true => tracing::warn!(
@@ -192,6 +222,19 @@ impl State {
         self.answer_told();
     }
 
+    /// Two brokers with one name and id take each other's place at the NameServers, and clients reach now one and now the
+    /// other. A broker that was moved to another address says so once.
+    fn say_displaced(&mut self, accepted: Option<&Accepted>) {
+        let Some(other) = accepted.and_then(|accepted| accepted.displaced.as_ref()) else { return };
+        if self.said.pass(other.clone(), self.shared.now()).is_some() {
+            tracing::warn!(
+                broker = self.shared.settings().config.broker_name,
+                other,
+                "this broker took the place of another that has its brokerName; if that one still runs, give each its own"
+            );
+        }
+    }
+
     async fn unregister(&self) {
         let config = &self.shared.settings().config;
         let goodbye = Command::request(request::UNREGISTER_BROKER).with_ext(&UnregisterBroker {
@@ -201,9 +244,9 @@ impl State {
             broker_id: config.broker_id as i64,
         });
         let clock = &*self.shared.env.clock;
-        let calls = self.nameservers.iter().filter_map(|nameserver| nameserver.connection.as_ref()).map(|connection| {
+        let calls = self.nameservers.iter().filter_map(|nameserver| nameserver.accepted.as_ref()).map(|accepted| {
             // A NameServer that does not hear it notices the closed connection.
-            connection.call(clock, goodbye.clone(), UNREGISTER_LIMIT)
+            accepted.connection.call(clock, goodbye.clone(), UNREGISTER_LIMIT)
         });
         futures::future::join_all(calls).await;
     }
@@ -212,15 +255,16 @@ impl State {
 async fn register_with(
     shared: &Shared,
     address: &str,
-    known: Option<ConnectionHandle>,
+    known: Option<Accepted>,
+    whole: bool,
     limit: Duration,
-) -> anyhow::Result<ConnectionHandle> {
-    let connection = match known.filter(|connection| !connection.is_closed()) {
-        Some(connection) => connection,
-        None => connect(&shared.env, address, Arc::new(NoRequests), CONNECT_LIMIT).await?,
+) -> anyhow::Result<Accepted> {
+    let (connection, seen) = match known.filter(|known| !known.connection.is_closed()) {
+        Some(known) => (known.connection, Some(known.topic_changes).filter(|_| !whole)),
+        None => (connect(&shared.env, address, Arc::new(NoRequests), CONNECT_LIMIT).await?, None),
     };
     // Taken now, not when the registration was asked for: what arrives last is then the newest.
-    let command = registration(shared);
+    let (command, topic_changes) = registration(shared, seen);
     let answer = connection.call(&*shared.env.clock, command, limit).await?;
     anyhow::ensure!(
         answer.code == response::SUCCESS,
@@ -228,17 +272,26 @@ async fn register_with(
         answer.code,
         answer.remark.unwrap_or_default()
     );
-    Ok(connection)
+    let displaced = answer.ext(DISPLACED_ADDRESS).map(str::to_owned);
+    Ok(Accepted { connection, topic_changes, displaced })
 }
 
-fn registration(shared: &Shared) -> Command {
+/// The request, and up to which change of topics it brings them: those that changed since the one numbered `seen`, if a
+/// registration can say that much, else all.
+fn registration(shared: &Shared, seen: Option<u64>) -> (Command, u64) {
     let settings = shared.settings();
     let config = &settings.config;
-    let topics: TopicConfigSerializeWrapper = shared.topics().snapshot();
-    let body = RegisterBrokerBody::new(topics.clone(), topics.data_version);
+    let (topics, complete, changes) = {
+        let table = shared.topics();
+        let changed = seen.and_then(|seen| table.changed_since(seen));
+        let complete = changed.is_none();
+        (changed.unwrap_or_else(|| table.snapshot()), complete, table.changes())
+    };
+    let version = topics.data_version;
+    let body = RegisterBrokerBody::new(topics, version);
     let body = if config.compressed_register { body.encode_compressed() } else { body.encode() };
     let ha_address = std::net::SocketAddr::new(shared.advertised.ip(), config.ha_port());
-    Command::request(request::REGISTER_BROKER)
+    let command = Command::request(request::REGISTER_BROKER)
         .with_ext(&RegisterBroker {
             broker_name: config.broker_name.as_str().into(),
             broker_addr: shared.advertised.to_string().into(),
@@ -251,6 +304,6 @@ fn registration(shared: &Shared) -> Command {
             enable_acting_master: Some(false),
             zone_name: None,
         })
-        .with(COMPLETE_TOPIC_TABLE, "true")
-        .with_body(body)
+        .with_body(body);
+    (if complete { command.with(COMPLETE_TOPIC_TABLE, "true") } else { command }, changes)
 }

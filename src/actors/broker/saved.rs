@@ -1,6 +1,5 @@
 //! The broker's config files: loaded at start, saved whole.
 
-use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use anyhow::{Context, Result};
 use crate::env::{Disk, Env};
 use crate::proto::body::config_files::ConfigFile as Content;
 use crate::store::config_file::{ConfigFile, Loaded};
+use crate::store::Trouble;
 
 /// The most bytes of one file: 50,000 topics take 15 MB.
 const LEN_MAX: u64 = 256 << 20;
@@ -16,6 +16,7 @@ const LEN_MAX: u64 = 256 << 20;
 /// One of the files in `config/`.
 pub struct Saved {
     file: ConfigFile,
+    trouble: Trouble,
 }
 
 impl Saved {
@@ -32,20 +33,17 @@ impl Saved {
         if let Loaded::Backup { .. } = &loaded {
             tracing::warn!(path = %path.display(), "the file cannot be read, its backup is used");
         }
-        Ok((Saved { file }, loaded.into_value().unwrap_or_default()))
+        Ok((Saved { file, trouble: Trouble::default() }, loaded.into_value().unwrap_or_default()))
     }
 
     /// Replaces the file's content.
     ///
     /// # Errors
-    /// A text for the answer's remark; it is logged too.
+    /// A text for the answer's remark. The first of several in a row is logged too.
     pub async fn save(&mut self, content: &impl Content) -> Result<(), String> {
-        self.file.save(&content.print()).await.map_err(|error| self.failed(&error))
-    }
-
-    fn failed(&self, error: &dyn Display) -> String {
-        let text = format!("cannot save {}: {error}", self.file.path().display());
-        tracing::error!(failed_saves = self.file.failed_saves(), "{text}");
-        text
+        let saved = self.file.save(&content.print()).await;
+        let name = self.file.path().file_name().unwrap_or_default();
+        self.trouble.note(format_args!("save {}", name.display()), &saved);
+        saved.map_err(|error| error.to_string())
     }
 }

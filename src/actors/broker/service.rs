@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Context;
 
+use super::errors::refusal;
 use super::handlers;
 use super::pull::Puller;
-use super::send::Gathered;
+use super::send::Sends;
 use super::shared::Shared;
 use crate::actors::net::{Answer, ConnectionHandle, Output, Service};
 use crate::broker::admin::statistics::{GroupCounters, Statistics, TopicCounters};
@@ -14,6 +16,7 @@ use crate::broker::directory::Cache;
 use crate::broker::flow::SessionFlow;
 use crate::broker::groups::GroupView;
 use crate::broker::topics::TopicView;
+use crate::env::Canary;
 use crate::proto::remoting::{encode_response, request, Command, Head, RawFrame, Response, Serialization};
 use crate::store::{ConsumeQueue, StoreError};
 
@@ -36,10 +39,12 @@ pub struct BrokerConnection {
     pub queues: QueueCache,
     /// What is counted of the groups that pull over it.
     pub consumed: ConsumedCache,
-    /// Its budget of bytes in flight.
+    /// Its budget of bytes of sends in flight.
     pub flow: SessionFlow,
-    /// Sends of the present read.
-    pub sends: Gathered,
+    /// Its budget for other requests.
+    pub other_flow: SessionFlow,
+    /// Sends that are gathered or on their way.
+    pub sends: Sends,
 }
 
 /// Queue handles of one connection, so that a send does not look its queue up in the store.
@@ -157,6 +162,9 @@ impl ReplyTo {
     }
 }
 
+/// What a request under way costs besides its frame, about: its handler's state.
+const REQUEST_BYTES: usize = 1024;
+
 impl BrokerService {
     /// Serves with this state.
     pub fn new(shared: Arc<Shared>) -> Self {
@@ -178,7 +186,8 @@ impl Service for BrokerService {
             queues: QueueCache::default(),
             consumed: ConsumedCache::default(),
             flow: SessionFlow::new(per_session, self.shared.flow.clone()),
-            sends: Gathered::default(),
+            other_flow: SessionFlow::new(per_session, self.shared.other_flow.clone()),
+            sends: Sends::default(),
         }
     }
 
@@ -198,6 +207,13 @@ impl Service for BrokerService {
                 Puller::take(&self.shared, connection, head, reply, output);
             }
             _ => {
+                let permit = match connection.other_flow.acquire(frame.len + REQUEST_BYTES) {
+                    Ok(permit) => permit,
+                    Err(error) => {
+                        reply.write(&mut output.bytes, &refusal(&error));
+                        return Ok(());
+                    }
+                };
                 let Ok(command) = Command::decode(frame) else { return Err("header cannot be read".to_owned()) };
                 let call = handlers::Call {
                     shared: Arc::clone(&self.shared),
@@ -205,7 +221,11 @@ impl Service for BrokerService {
                     peer: connection.peer,
                     command,
                 };
-                output.later(Box::pin(async move { reply.answer(handlers::handle(call).await) }));
+                output.later(Box::pin(async move {
+                    let response = handlers::handle(call).await;
+                    drop(permit);
+                    reply.answer(response)
+                }));
             }
         }
         Ok(())
@@ -215,11 +235,17 @@ impl Service for BrokerService {
         connection.sends.submit(&self.shared, output);
     }
 
+    fn answer(&self, connection: &mut Self::Connection, cx: &mut Context<'_>, output: &mut Output) -> bool {
+        connection.sends.answer(&self.shared, cx, output)
+    }
+
     fn disconnected(&self, connection: Self::Connection) {
         let id = connection.handle.id();
         let mut effects = Vec::new();
         self.shared.connections().remove(&id);
-        self.shared.clients().on_connection_closed(id, &mut effects);
+        if !self.shared.env.canary(Canary::DeadMemberStays) {
+            self.shared.clients().on_connection_closed(id, &mut effects);
+        }
         self.shared.locks().on_connection_closed(id);
         self.shared.carry_out(effects);
     }

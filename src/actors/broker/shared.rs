@@ -8,14 +8,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use ractor::ActorRef;
 
 use super::errors::store_failure;
 use super::housekeeper::HousekeeperMessage;
-use super::keeper::KeeperMessage;
+use super::keeper::{KeeperMessage, SettingsError};
+use super::retention_policy;
 use crate::actors::log_writer::{Durability, LogWriterHandle};
 use crate::actors::net::ConnectionHandle;
 use crate::broker::admin::statistics::Statistics;
@@ -30,7 +31,7 @@ use crate::broker::pull::PullRules;
 use crate::broker::send::{stamps, SendRules};
 use crate::broker::topics::{TopicTable, TopicView};
 use crate::broker::{BrokerError, Effect};
-use crate::config::broker::{BrokerConfig, BrokerRole};
+use crate::config::broker::{BrokerConfig, BrokerRole, Update};
 use crate::env::{ConnectionId, Env, Millis};
 use crate::proto::message::unique_key::UniqueKeys;
 use crate::store::{AppendBatch, Store, Stored};
@@ -38,8 +39,10 @@ use crate::store::{AppendBatch, Store, Stored};
 /// The settings and what the rules make of them; replaced as a whole when a request changes settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// All settings.
+    /// All settings that count.
     pub config: BrokerConfig,
+    /// The same with those that a request changed for the next start.
+    pub stored: BrokerConfig,
     /// For sends.
     pub send: SendRules,
     /// For pulls.
@@ -70,7 +73,7 @@ impl Settings {
             slave_read: config.slave_read_enable,
             slave,
         };
-        Settings { config, send, pull }
+        Settings { stored: config.clone(), config, send, pull }
     }
 }
 
@@ -88,12 +91,17 @@ pub struct Shared {
     pub started: Millis,
     /// Makes UNIQ_KEYs for messages that come without.
     pub unique_keys: UniqueKeys,
-    /// Bytes of requests in flight.
+    /// Bytes of sends in flight.
     pub flow: ByteBudget,
+    /// Bytes of other requests in flight. Apart from those of sends, so that a flood of messages does not take the place
+    /// of heartbeats.
+    pub other_flow: ByteBudget,
     /// What is counted.
     pub statistics: Statistics,
     /// Pulls that wait for messages.
     pub parked_pulls: AtomicUsize,
+    /// Offset resets so far: parked pulls compare it to notice one.
+    pub resets: AtomicU64,
     /// Topics, for lookups.
     pub topic_directory: Arc<Directory<TopicView>>,
     /// Groups, for lookups.
@@ -142,12 +150,14 @@ impl Shared {
             started: env.clock.now(),
             unique_keys: UniqueKeys::new(advertised.ip(), (instance >> 32) as u32, instance as u32),
             flow: ByteBudget::new(config.in_flight_bytes_per_broker),
+            other_flow: ByteBudget::new(config.in_flight_request_bytes_per_broker),
             statistics: Statistics::new(monotonic(&env), config.topics_max),
             parked_pulls: AtomicUsize::new(0),
+            resets: AtomicU64::new(0),
             topic_directory: Arc::clone(topics.directory()),
             group_directory: Arc::clone(groups.directory()),
             clients: Mutex::new(Clients::new(config.clients_max, config.subscription_expired_timeout)),
-            locks: Mutex::new(QueueLocks::new(config.locks_max)),
+            locks: Mutex::new(QueueLocks::new(config.locks_max).with_canaries(env.canaries())),
             settings: RwLock::new(Arc::new(settings)),
             topics: Mutex::new(topics),
             groups: Mutex::new(groups),
@@ -257,6 +267,31 @@ impl Shared {
         }
     }
 
+    /// Has the pulls parked on queues of a topic look whether their group was reset.
+    pub fn wake_for_reset(&self, topic: &str, queue_ids: impl Iterator<Item = i32>) {
+        self.resets.fetch_add(1, Ordering::SeqCst);
+        for queue in queue_ids.filter_map(|id| self.store.queue(topic, u32::try_from(id).ok()?)) {
+            for waiter in queue.take_waiters() {
+                waiter(queue.max());
+            }
+        }
+    }
+
+    /// Removes the queues of a deleted topic; pulls parked on them are answered.
+    ///
+    /// # Errors
+    /// A text that says what could not be removed.
+    pub async fn drop_queues(&self, topic: &str) -> Result<(), String> {
+        let removed = self.store.delete_topic(topic).await;
+        let removed = removed.map_err(|error| format!("the queues of {topic} were not removed: {error}"))?;
+        for queue in removed {
+            for waiter in queue.take_waiters() {
+                waiter(queue.max());
+            }
+        }
+        Ok(())
+    }
+
     /// Has effects carried out soon, in order.
     pub fn carry_out(&self, effects: Vec<Effect>) {
         if effects.is_empty() {
@@ -265,6 +300,27 @@ impl Shared {
         if let Some(keeper) = self.keeper.get() {
             // A keeper that is gone means that the broker is stopping.
             let _ = keeper.cast(KeeperMessage::Effects { effects, done: None });
+        }
+    }
+
+    /// Has a request's settings taken and saved. The outer error is that the broker is stopping.
+    ///
+    /// # Errors
+    /// Why nothing was changed.
+    pub async fn update_settings(&self, text: String) -> Result<Result<Update, SettingsError>, String> {
+        let stopping = || "the broker is stopping".to_owned();
+        let keeper = self.keeper.get().ok_or_else(stopping)?;
+        let (done, result) = tokio::sync::oneshot::channel();
+        keeper.cast(KeeperMessage::UpdateSettings { text, done }).map_err(|_| stopping())?;
+        result.await.map_err(|_| stopping())
+    }
+
+    /// Has files kept by the settings as they are now.
+    pub fn set_retention(&self) {
+        if let Some(housekeeper) = self.housekeeper.get() {
+            let policy = retention_policy(&self.settings().config);
+            // A housekeeper that is gone means that the broker is stopping.
+            let _ = housekeeper.cast(HousekeeperMessage::Retain { policy });
         }
     }
 

@@ -9,9 +9,11 @@ use std::time::Duration;
 use futures::future::{select, Either};
 
 use super::listener::next_connection_id;
+use super::room::Room;
 use super::session::Session;
 use super::{ConnectionHandle, Output, Service};
 use crate::env::Env;
+use crate::proto::remoting::frame::MAX_FRAME_LEN;
 use crate::proto::remoting::{Head, RawFrame};
 
 /// A service for connections on which the peer sends no requests: they are ignored.
@@ -53,6 +55,8 @@ pub async fn connect<S: Service>(
         outbound,
         clock: Arc::clone(&env.clock),
         last_active: Arc::new(AtomicU64::new(0)),
+        // Whoever is connected to is trusted with one frame.
+        room: Room::new(MAX_FRAME_LEN).for_connection(),
     };
     let address = address.to_owned();
     ractor::concurrency::spawn(async move {

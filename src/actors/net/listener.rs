@@ -10,14 +10,17 @@ use anyhow::Context;
 use ractor::concurrency::JoinHandle;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
-use super::session::{End, Session};
+use super::room::Room;
+use super::session::{End, Malformed, Session};
 use super::{ConnectionHandle, Service};
-use crate::env::{ConnectionId, Env, Listener, Stream};
+use crate::env::{ConnectionId, Env, Listener, LogLimit, Millis, Pass, Stream};
 
 /// How often idle connections are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// Pause after a failed accept: most likely too many files are open, and trying at once again would only burn CPU.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// How often the same is said about connections: anybody can open any number of them.
+const SAY_EVERY: Duration = Duration::from_secs(10);
 
 /// Numbers connections over all listeners of the process.
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
@@ -35,11 +38,17 @@ pub struct ListenerOptions {
     /// Connections without a byte in either direction for this long are closed (RocketMQ:
     /// `serverChannelMaxIdleTimeSeconds`, 120 s).
     pub idle_max: Duration,
+    /// Bytes of frames above 64 KiB that are coming in; more are not read until others are complete.
+    pub large_frame_bytes_max: usize,
 }
 
 impl Default for ListenerOptions {
     fn default() -> Self {
-        ListenerOptions { connections_max: 50_000, idle_max: Duration::from_secs(120) }
+        ListenerOptions {
+            connections_max: 50_000,
+            idle_max: Duration::from_secs(120),
+            large_frame_bytes_max: 256 << 20,
+        }
     }
 }
 
@@ -56,6 +65,10 @@ pub enum ListenerMessage {
     Ended {
         /// Its name.
         id: ConnectionId,
+        /// Its other end.
+        peer: SocketAddr,
+        /// Its input, if that is why it was closed.
+        malformed: Option<Malformed>,
     },
     /// Time to look for idle connections.
     Sweep,
@@ -141,6 +154,8 @@ pub struct State<S> {
     accepting: Option<JoinHandle<()>>,
     sessions: BTreeMap<ConnectionId, Watched>,
     draining: Vec<RpcReplyPort<()>>,
+    said: LogLimit<&'static str>,
+    room: Room,
 }
 
 struct Watched {
@@ -161,7 +176,16 @@ impl<S: Service> Actor for ListenerActor<S> {
         let Arguments { env, listener, service, options } = arguments;
         let accepting = ractor::concurrency::spawn(accept(env.clone(), listener, myself.clone()));
         myself.send_interval(SWEEP_EVERY.min(options.idle_max / 4), || ListenerMessage::Sweep);
-        Ok(State { env, service, options, accepting: Some(accepting), sessions: BTreeMap::new(), draining: Vec::new() })
+        Ok(State {
+            env,
+            service,
+            options,
+            accepting: Some(accepting),
+            sessions: BTreeMap::new(),
+            draining: Vec::new(),
+            said: LogLimit::new(SAY_EVERY),
+            room: Room::new(options.large_frame_bytes_max),
+        })
     }
 
     async fn handle(
@@ -172,11 +196,20 @@ impl<S: Service> Actor for ListenerActor<S> {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             ListenerMessage::Accepted { stream, peer } => state.accepted(&myself, stream, peer),
-            ListenerMessage::Ended { id } => {
+            ListenerMessage::Ended { id, peer, malformed } => {
                 state.sessions.remove(&id);
+                if let Some(Malformed { kind, what }) = malformed {
+                    if let Some(Pass { held_back }) = state.said.pass(kind, now(&state.env)) {
+                        tracing::warn!(%peer, what, held_back, "closed a connection: malformed input");
+                    }
+                }
                 state.answer_drained();
             }
-            ListenerMessage::Sweep => state.sweep(),
+            ListenerMessage::Sweep => {
+                state.sweep();
+                let over = state.said.on_tick(now(&state.env));
+                say_held_back(over);
+            }
             ListenerMessage::Drain { reply } => {
                 state.stop_accepting();
                 for session in state.sessions.values() {
@@ -194,6 +227,7 @@ impl<S: Service> Actor for ListenerActor<S> {
         for session in state.sessions.values() {
             session.handle.close();
         }
+        say_held_back(state.said.finish());
         Ok(())
     }
 }
@@ -201,7 +235,10 @@ impl<S: Service> Actor for ListenerActor<S> {
 impl<S: Service> State<S> {
     fn accepted(&mut self, myself: &ActorRef<ListenerMessage>, stream: Box<dyn Stream>, peer: SocketAddr) {
         if self.accepting.is_none() || self.sessions.len() >= self.options.connections_max {
-            tracing::warn!(%peer, connections = self.sessions.len(), "refused a connection: too many, or shutting down");
+            if let Some(Pass { held_back }) = self.said.pass("refused", now(&self.env)) {
+                let connections = self.sessions.len();
+                tracing::warn!(%peer, connections, held_back, "refused a connection: too many, or shutting down");
+            }
             return;
         }
         let id = next_connection_id();
@@ -214,16 +251,19 @@ impl<S: Service> State<S> {
             outbound,
             clock: Arc::clone(&self.env.clock),
             last_active: Arc::clone(&last_active),
+            room: self.room.for_connection(),
         };
         self.sessions.insert(id, Watched { handle, last_active });
         let myself = myself.clone();
         ractor::concurrency::spawn(async move {
-            match session.run().await {
-                End::Malformed(what) => tracing::warn!(%peer, what, "closed a connection: malformed input"),
-                end => tracing::debug!(%peer, %end, "connection ended"),
-            }
+            let end = session.run().await;
+            tracing::debug!(%peer, %end, "connection ended");
+            let malformed = match end {
+                End::Malformed(malformed) => Some(malformed),
+                _ => None,
+            };
             // The listener may be gone already: then nobody needs to know.
-            let _ = myself.cast(ListenerMessage::Ended { id });
+            let _ = myself.cast(ListenerMessage::Ended { id, peer, malformed });
         });
     }
 
@@ -238,9 +278,11 @@ impl<S: Service> State<S> {
     }
 
     fn stop_accepting(&mut self) {
-        if let Some(accepting) = self.accepting.take() {
-            stop_task(accepting);
+        // At its next await. By `&mut`, since ractor's two runtimes differ in what `abort` wants.
+        if let Some(accepting) = &mut self.accepting {
+            accepting.abort();
         }
+        self.accepting = None;
     }
 
     fn answer_drained(&mut self) {
@@ -254,6 +296,7 @@ impl<S: Service> State<S> {
 
 /// Accepts until the actor is gone.
 async fn accept(env: Env, mut listener: Box<dyn Listener>, to: ActorRef<ListenerMessage>) {
+    let mut said = LogLimit::new(SAY_EVERY);
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
@@ -262,15 +305,21 @@ async fn accept(env: Env, mut listener: Box<dyn Listener>, to: ActorRef<Listener
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
+                if let Some(Pass { held_back }) = said.pass(error.kind(), now(&env)) {
+                    tracing::warn!(%error, held_back, "a connection was not accepted");
+                }
                 env.clock.sleep(ACCEPT_RETRY).await;
             }
         }
     }
 }
 
-/// Ends a task at its next await. ractor's two runtimes differ in whether `abort` takes its handle by `&mut`.
-#[allow(unused_mut)]
-fn stop_task(mut task: JoinHandle<()>) {
-    task.abort();
+fn now(env: &Env) -> Millis {
+    Millis(env.clock.monotonic().as_millis() as i64)
+}
+
+fn say_held_back(counts: Vec<(&'static str, u64)>) {
+    for (kind, connections) in counts {
+        tracing::warn!(connections, kind, "more connections were closed for the same reason");
+    }
 }

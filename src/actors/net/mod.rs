@@ -4,14 +4,17 @@ mod client;
 mod connection;
 mod listener;
 mod output;
+mod room;
 mod session;
 
 pub use client::{connect, NoRequests};
 pub use connection::{CallError, ConnectionHandle};
 pub use listener::{ListenerActor, ListenerHandle, ListenerMessage, ListenerOptions};
 pub use output::{Answer, Output};
+pub use session::Malformed;
 
 use std::net::SocketAddr;
+use std::task::Context;
 
 use crate::proto::remoting::{Head, RawFrame};
 
@@ -37,6 +40,12 @@ pub trait Service: Send + Sync + 'static {
 
     /// All complete requests of one read were handed over: submit what was gathered.
     fn submit(&self, connection: &mut Self::Connection, output: &mut Output);
+
+    /// Writes answers that do not come by `output`'s futures, and has the task woken when there are more; `false` if there
+    /// was none. Called whenever the session is woken.
+    fn answer(&self, _connection: &mut Self::Connection, _cx: &mut Context<'_>, _output: &mut Output) -> bool {
+        false
+    }
 
     /// The connection is gone; called exactly once.
     fn disconnected(&self, connection: Self::Connection);

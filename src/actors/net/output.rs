@@ -17,6 +17,8 @@ pub struct Output {
     pub(super) pending: FuturesUnordered<BoxFuture<'static, Option<Answer>>>,
     /// Answers held until something happens that may never happen.
     pub(super) held: FuturesUnordered<BoxFuture<'static, Option<Answer>>>,
+    /// Answers the service will bring by [`Service::answer`](super::Service::answer).
+    pub outstanding: usize,
 }
 
 impl Output {
@@ -47,6 +49,6 @@ impl Output {
 
     /// Number of requests whose answers are on their way.
     pub fn waiting(&self) -> usize {
-        self.pending.len() + self.held.len()
+        self.pending.len() + self.held.len() + self.outstanding
     }
 }

@@ -64,7 +64,7 @@ pub fn on_heartbeat(
         };
         sub_change |= tables.clients.consumers.register(&registration, now, out);
     }
-    for producer in &data.producer_data_set {
+    for producer in data.producer_data_set.iter().filter(|producer| !producer.group_name.is_empty()) {
         let producers = &mut tables.clients.producers;
         if !producers.register(&producer.group_name, &data.client_id, connection, now) {
             let full = Report::TableFull { setting: "clientsMax", limit: producers.len() };

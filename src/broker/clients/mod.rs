@@ -4,6 +4,7 @@ mod compensation;
 mod conflict;
 mod consumers;
 mod heartbeat;
+mod notices;
 mod producers;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ pub use compensation::PullSubscriptions;
 pub use conflict::Conflict;
 pub use consumers::{ConsumerGroups, GroupInfo, Member, Registration, Subscription};
 pub use heartbeat::{on_heartbeat, HeartbeatReply, HeartbeatTables, UNIT_SUBSCRIPTION};
+pub use notices::{Notices, TELL_EVERY_MS};
 pub use producers::{Producer, ProducerGroups};
 
 /// A client that was not heard of for this long is gone.

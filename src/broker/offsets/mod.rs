@@ -12,9 +12,10 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::env::Millis;
+use crate::env::{Canaries, Canary, Millis};
 use crate::proto::body::DataVersion;
 
+use super::topics::TopicView;
 use super::{BrokerError, Effect, QueueKey, Report};
 
 use position::Position;
@@ -31,6 +32,7 @@ pub struct OffsetTable {
     limit: usize,
     dirty: bool,
     updates: u64,
+    canaries: Canaries,
     version_step: u64,
     version: DataVersion,
 }
@@ -79,12 +81,18 @@ impl OffsetTable {
             limit,
             dirty: false,
             updates: 0,
+            canaries: Canaries::default(),
             version_step: version_step.max(1),
             version: DataVersion::default(),
         }
     }
 
-    /// UPDATE_CONSUMER_OFFSET of a known group and topic: see [`check_commit`]. Any queue number and any offset are taken; −1 reads back as "none".
+    /// The same table with planted bugs.
+    pub fn with_canaries(self, canaries: Canaries) -> OffsetTable {
+        OffsetTable { canaries, ..self }
+    }
+
+    /// UPDATE_CONSUMER_OFFSET, checked by [`check_commit`]; −1 reads back as "none".
     pub fn commit(
         &mut self,
         group: &str,
@@ -94,6 +102,7 @@ impl OffsetTable {
         now: Millis,
         out: &mut Vec<Effect>,
     ) -> Commit {
+        let by = if self.canaries.has(Canary::LateCommitCounts) { Who::Other } else { by };
         let Some(position) = self.position(group, queue, out) else { return Commit::Stored };
         let commit = position.commit(offset, by, holder, now);
         self.committed(commit, out, || late(group, queue, by, offset));
@@ -128,6 +137,9 @@ impl OffsetTable {
         }
         if queue.0.starts_with("%RETRY%") {
             return Some(facts.min.max(0));
+        }
+        if self.canaries.has(Canary::NewGroupAtEnd) {
+            return Some(facts.max);
         }
         let young = facts.min <= 0 && (facts.max <= 0 || facts.first_is_recent);
         young.then_some(0)
@@ -272,13 +284,26 @@ impl OffsetTable {
     }
 }
 
-/// Whether a group may commit in a topic at all: both have to be known. (A commit creates neither.)
-pub fn check_commit((group, group_known): (&str, bool), (topic, topic_known): (&str, bool)) -> Result<(), BrokerError> {
+/// Whether a group may commit an offset: group and topic have to be known (a commit creates neither), and the queue has
+/// to be one of the topic's or hold messages, as one does that the topic has no longer. RocketMQ takes any queue number
+/// and any offset. One above `max`, the queue's end, would have the group miss the messages between: a client has one
+/// after a crash lost messages, until its next pull moves it.
+pub fn check_commit(
+    (group, group_known): (&str, bool),
+    (topic, view): (&str, Option<&TopicView>),
+    (queue_id, max): (i32, Option<i64>),
+    offset: i64,
+) -> Result<(), BrokerError> {
     if !group_known {
         return Err(BrokerError::CommitGroupNotExist { group: group.to_owned() });
     }
-    if !topic_known {
-        return Err(BrokerError::CommitTopicNotExist { topic: topic.to_owned() });
+    let Some(view) = view else { return Err(BrokerError::CommitTopicNotExist { topic: topic.to_owned() }) };
+    if !view.has_queue(queue_id) && max.is_none() {
+        return Err(BrokerError::QueueId { topic: topic.to_owned(), queue_id, queues: view.queues() });
+    }
+    let max = max.unwrap_or(0);
+    if !(-1..=max).contains(&offset) {
+        return Err(BrokerError::CommitOffset { topic: topic.to_owned(), queue_id, offset, max });
     }
     Ok(())
 }

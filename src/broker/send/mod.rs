@@ -19,7 +19,7 @@ use super::groups::GroupView;
 use super::topics::TopicView;
 use super::BrokerError;
 
-pub use plan::{stamps, BatchPlan, Edits, EntryCode, SendPlan, Target};
+pub use plan::{stamps, BatchItem, BatchPlan, Edits, EntryCode, SendPlan, Target};
 use plan::{Delay, SHARED_MAX};
 use scan::Found;
 
@@ -111,7 +111,7 @@ impl SendRules {
         let queue_id = self.check_topic(request, topic, random)?;
         let found = Found::scan(request.properties);
         let dead_letter = self.is_dead_letter(request, retry)?;
-        if topic.is_compaction() && !found.has_keys {
+        if topic.is_compaction() && found.keys.is_none() {
             return Err(self.illegal());
         }
         self.check_transaction(request, &found)?;
@@ -123,6 +123,7 @@ impl SendRules {
             entry_code: EntryCode::Tag(found.tags_code),
             wait_store: found.wait_store,
             unique_key: found.unique_key,
+            keys: found.keys,
             delay: None,
             dead_letter: dead_letter.is_some(),
             drop_timers: false,
@@ -157,10 +158,20 @@ impl SendRules {
             return Err(self.illegal());
         }
         self.check_body(request.body)?;
+        // What is the batch's own, and what the broker stamps.
         let own = [properties::UNIQ_KEY, properties::POP_CHECK_POINT, properties::DELAY];
-        let shared: Vec<_> = properties::iterate(request.properties).filter(|(name, _)| !own.contains(name)).collect();
+        let stamped = [properties::MSG_REGION, properties::TRACE_ON, properties::CLUSTER];
+        let is_shared = |name: &str| !own.contains(&name) && !stamped.contains(&name);
+        let shared: Vec<_> = properties::iterate(request.properties).filter(|(name, _)| is_shared(name)).collect();
         if shared.len() > SHARED_MAX {
             return Err(self.illegal());
+        }
+        let mut appended = self.stamps.clone();
+        for (at, (name, value)) in shared.iter().enumerate() {
+            // Of a repeated name the first counts: an item that has it already is not given it again.
+            if !shared[..at].iter().any(|(earlier, _)| earlier == name) {
+                properties::append(&mut appended, name, value);
+            }
         }
         Ok(BatchPlan {
             topic: request.topic,
@@ -169,6 +180,7 @@ impl SendRules {
             wait_store: found.wait_store,
             unique_key: found.unique_key,
             shared,
+            appended,
         })
     }
 

@@ -1,6 +1,6 @@
 //! What to store for a send, and how its property text changes.
 
-use smallvec::SmallVec;
+use smallvec::{smallvec, SmallVec};
 
 use crate::proto::message::properties::{self, Edit};
 use crate::proto::message::system;
@@ -32,6 +32,8 @@ pub struct SendPlan<'a> {
     pub wait_store: bool,
     /// The client's own UNIQ_KEY; if there is none the session makes one.
     pub unique_key: Option<&'a str>,
+    /// KEYS as the client sent it.
+    pub keys: Option<&'a str>,
     pub(super) delay: Option<Delay<'a>>,
     pub(super) dead_letter: bool,
     pub(super) drop_timers: bool,
@@ -126,33 +128,54 @@ pub struct BatchPlan<'a> {
     /// The UNIQ_KEY of the batch as a whole, for the answer's transaction id.
     pub unique_key: Option<&'a str>,
     pub(super) shared: Vec<(&'a str, &'a str)>,
+    /// What an item gets that holds none of it: stamps and shared properties, as text.
+    pub(super) appended: String,
 }
 
 impl BatchPlan<'_> {
-    /// One item: what its queue entry holds and the changes to its property text. It gets the header's properties that
+    /// One item. It gets the header's properties that
     /// it does not have itself. It keeps its own UNIQ_KEY, whatever the header says; `unique_key` makes one for an
     /// item without.
     /// A delay level in an item has no effect, as in RocketMQ.
     pub fn item<'e>(
         &'e self,
         rules: &'e SendRules,
-        item_properties: &str,
+        item_properties: &'e str,
         unique_key: impl FnOnce() -> &'e str,
-    ) -> (EntryCode, Edits<'e>) {
-        let found = Found::scan(item_properties);
-        let mut edits = Edits::stamps(rules, found.stamped);
-        let stamped = [properties::MSG_REGION, properties::TRACE_ON, properties::CLUSTER];
-        for (name, value) in self.shared.iter().filter(|(name, _)| !stamped.contains(name)) {
-            edits.push(Edit::SetIfAbsent(name, value));
-        }
-        if found.unique_key.is_none() {
-            edits.push(Edit::Set(properties::UNIQ_KEY, unique_key()));
-        }
+    ) -> BatchItem<'e> {
+        let found = Found::scan_for(&self.shared, item_properties);
+        let mut edits = if found.stamped || found.shared {
+            let mut edits = Edits::stamps(rules, found.stamped);
+            self.shared.iter().for_each(|(name, value)| edits.push(Edit::SetIfAbsent(name, value)));
+            edits
+        } else {
+            Edits { list: smallvec![Edit::Append(&self.appended)] }
+        };
+        let shared_keys = || self.shared.iter().find(|(name, _)| *name == properties::KEYS).map(|(_, value)| *value);
+        let keys = found.keys.or_else(shared_keys);
+        let unique_key = found.unique_key.unwrap_or_else(|| {
+            let made = unique_key();
+            edits.push(Edit::Set(properties::UNIQ_KEY, made));
+            made
+        });
         if found.has_pop {
             edits.push(Edit::Remove(properties::POP_CHECK_POINT));
         }
-        (EntryCode::Tag(found.tags_code), edits)
+        BatchItem { entry_code: EntryCode::Tag(found.tags_code), edits, unique_key, keys }
     }
+}
+
+/// What to store for an item of a batch.
+#[derive(Clone, Debug)]
+pub struct BatchItem<'e> {
+    /// What its queue entry holds.
+    pub entry_code: EntryCode,
+    /// The changes to its property text.
+    pub edits: Edits<'e>,
+    /// Its UNIQ_KEY.
+    pub unique_key: &'e str,
+    /// Its KEYS.
+    pub keys: Option<&'e str>,
 }
 
 /// What the broker adds to every message's property text.

@@ -14,34 +14,43 @@ pub(super) struct Found<'a> {
     pub(super) level: i32,
     pub(super) wait_store: bool,
     pub(super) transaction: bool,
-    pub(super) has_keys: bool,
+    pub(super) keys: Option<&'a str>,
     pub(super) has_timer: bool,
     pub(super) has_pop: bool,
     /// It holds a property that the broker stamps.
     pub(super) stamped: bool,
+    /// It holds one of the names that were asked for.
+    pub(super) shared: bool,
 }
 
 impl<'a> Found<'a> {
     pub(super) fn scan(text: &'a str) -> Found<'a> {
+        Found::scan_for(&[], text)
+    }
+
+    /// Looks for the names in `shared` too.
+    pub(super) fn scan_for(shared: &[(&str, &str)], text: &'a str) -> Found<'a> {
         let mut found = Found {
             unique_key: None,
             tags_code: 0,
             level: 0,
             wait_store: true,
             transaction: false,
-            has_keys: false,
+            keys: None,
             has_timer: false,
             has_pop: false,
             stamped: false,
+            shared: false,
         };
         for (name, value) in properties::iterate(text) {
+            found.shared |= shared.iter().any(|(own, _)| *own == name);
             match name {
                 properties::UNIQ_KEY => found.unique_key = Some(value),
                 properties::TAGS => found.tags_code = hash::tags_code(value),
                 properties::DELAY => found.level = value.parse().unwrap_or(0),
                 properties::WAIT => found.wait_store = !value.eq_ignore_ascii_case("false"),
                 properties::TRANSACTION_PREPARED => found.transaction = value.eq_ignore_ascii_case("true"),
-                properties::KEYS => found.has_keys = true,
+                properties::KEYS => found.keys = Some(value),
                 properties::POP_CHECK_POINT => found.has_pop = true,
                 properties::MSG_REGION | properties::TRACE_ON | properties::CLUSTER => found.stamped = true,
                 _ => found.has_timer |= TIMERS.contains(&name),

@@ -222,7 +222,7 @@ fn items_of_a_batch_keep_their_own_key() {
     assert_eq!((plan.unique_key, plan.wait_store, plan.queue_id), (Some("BATCH"), false, 1));
     let item = text("UNIQ_KEY=OWN WAIT=true TAGS=TagA");
     let rules = rules();
-    let (code, edits) = plan.item(&rules, &item, || "MADE");
+    let BatchItem { entry_code: code, edits, .. } = plan.item(&rules, &item, || "MADE");
     assert_eq!(code, EntryCode::Tag(2_598_919));
     let stored = pairs(&edited(&item, &edits));
     assert_eq!(
@@ -237,8 +237,23 @@ fn items_of_a_batch_keep_their_own_key() {
             "WAIT=true"
         ]
     );
-    let (_, edits) = plan.item(&rules, "", || "MADE");
+    let BatchItem { edits, .. } = plan.item(&rules, "", || "MADE");
     assert_eq!(find(&edited("", &edits), "UNIQ_KEY"), Some("MADE"));
+}
+
+#[test]
+fn the_keys_told_to_the_index_are_those_that_are_stored() {
+    let header = text("UNIQ_KEY=BATCH KEYS=shared");
+    let plan = rules().plan_batch(&request("t", &header), &topic(6, 4, 4), 0).unwrap();
+    let rules = rules();
+    for item in ["", "UNIQ_KEY=OWN KEYS=own", "KEYS=a KEYS=b UNIQ_KEY=1 UNIQ_KEY=2", "KEYS="] {
+        let item = text(item);
+        let BatchItem { edits, unique_key, keys, .. } = plan.item(&rules, &item, || "MADE");
+        let stored = edited(&item, &edits);
+        assert_eq!((find(&stored, "UNIQ_KEY"), find(&stored, "KEYS")), (Some(unique_key), keys), "{stored:?}");
+        let single = rules.plan(&request("t", &stored), &topic(6, 4, 4), None, 0).unwrap();
+        assert_eq!((single.unique_key, single.keys), (Some(unique_key), keys), "{stored:?}");
+    }
 }
 
 #[test]
@@ -253,6 +268,7 @@ fn batches_are_refused_where_rocketmq_refuses_them() {
     let most: String = (0..16).map(|n| text(&format!("N{n}=v"))).collect();
     let rules = rules();
     let plan = rules.plan_batch(&request("t", &most), &topic(6, 4, 4), 0).unwrap();
-    let (_, edits) = plan.item(&rules, &text("POP_CK=x"), || "MADE");
+    let item = text("POP_CK=x");
+    let BatchItem { edits, .. } = plan.item(&rules, &item, || "MADE");
     assert_eq!(pairs(&edited("", &edits)).len(), 20);
 }

@@ -7,7 +7,7 @@
 mod tests;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::env::Millis;
@@ -25,6 +25,8 @@ pub use view::TopicView;
 pub const QUEUES_MAX: i32 = 16_384;
 /// The most bytes of a name that is stored: a retry topic of the longest group.
 const STORED_NAME_MAX: usize = 255;
+/// Changes that are told one by one.
+const RECENT_CHANGES_MAX: usize = 128;
 /// All permission bits.
 const PERMISSION_MAX: i32 = 15;
 
@@ -61,6 +63,31 @@ pub struct TopicTable {
     /// Names that belong to the system because of the broker's own names.
     own_system: BTreeSet<String>,
     directory: Arc<Directory<TopicView>>,
+    changes: Changes,
+}
+
+/// The last topics that were changed or deleted, so that a NameServer need not be told of all others each time.
+#[derive(Debug, Default)]
+struct Changes {
+    count: u64,
+    /// Oldest first; the last one is number `count`.
+    recent: VecDeque<Arc<str>>,
+}
+
+impl Changes {
+    fn add(&mut self, topic: Arc<str>) {
+        self.count += 1;
+        self.recent.push_back(topic);
+        if self.recent.len() > RECENT_CHANGES_MAX {
+            self.recent.pop_front();
+        }
+    }
+
+    /// The topics of all changes after number `seen`; `None` if that is too long ago.
+    fn since(&self, seen: u64) -> Option<BTreeSet<&Arc<str>>> {
+        let missed = usize::try_from(self.count.checked_sub(seen)?).ok()?;
+        (missed <= self.recent.len()).then(|| self.recent.iter().rev().take(missed).collect())
+    }
 }
 
 impl TopicTable {
@@ -78,6 +105,7 @@ impl TopicTable {
             version: loaded.data_version,
             own_system: BTreeSet::new(),
             directory: Arc::default(),
+            changes: Changes::default(),
         };
         for (name, config) in loaded.topic_config_table {
             if name.len() <= STORED_NAME_MAX && !name.is_empty() {
@@ -143,6 +171,21 @@ impl TopicTable {
                 .map(|(name, topic)| (name.to_string(), topic.config().clone()))
                 .collect(),
         }
+    }
+
+    /// How often a topic was changed or deleted so far.
+    pub fn changes(&self) -> u64 {
+        self.changes.count
+    }
+
+    /// As [`TopicTable::snapshot`], but only the topics changed after the first `seen` changes. `None` if that was too
+    /// many changes ago, or if one of them is gone: only a whole table tells that.
+    pub fn changed_since(&self, seen: u64) -> Option<TopicConfigSerializeWrapper> {
+        let mut topic_config_table = BTreeMap::new();
+        for name in self.changes.since(seen)? {
+            topic_config_table.insert(name.to_string(), self.topics.get(name)?.config().clone());
+        }
+        Some(TopicConfigSerializeWrapper { data_version: self.version, topic_config_table })
     }
 
     /// The version of the table as it is now.
@@ -243,6 +286,7 @@ impl TopicTable {
         for name in gone {
             if self.topics.remove(&name).is_some() {
                 self.directory.withdraw(&name);
+                self.changes.add(Arc::clone(&name));
                 changed = true;
             }
             out.push(Effect::DropQueues { topic: name.clone() });
@@ -295,6 +339,7 @@ impl TopicTable {
         let view = Arc::new(TopicView::new(config));
         self.topics.insert(view.name().clone(), view.clone());
         self.directory.publish(view.name().clone(), view.clone());
+        self.changes.add(view.name().clone());
         view
     }
 

@@ -4,7 +4,7 @@ use crate::proto::body::config_files::ConfigFile;
 const WALL: Millis = Millis(1_700_000_000_000);
 
 fn rules() -> TopicRules {
-    TopicRules { auto_create: true, validate_system: true, topics_max: 100 }
+    TopicRules { auto_create: true, validate_system: true, topics_max: 1000 }
 }
 
 fn boot(auto_create_topic: bool) -> BootOptions<'static> {
@@ -160,4 +160,32 @@ fn the_file_of_an_apache_broker_is_read_and_kept() {
     for (name, config) in &loaded.topic_config_table {
         assert_eq!(snapshot.topic_config_table.get(name), Some(config), "{name}");
     }
+}
+
+#[test]
+fn what_changed_lately_is_told_by_itself() {
+    let mut table = table();
+    let names = |table: &TopicTable, seen| {
+        let changed = table.changed_since(seen)?;
+        assert_eq!(changed.data_version, table.version());
+        Some(changed.topic_config_table.into_keys().collect::<Vec<_>>())
+    };
+    let start = table.changes();
+    assert_eq!(names(&table, start), Some(vec![]));
+    table.update(vec![asked("a", &[]), asked("b", &[])], WALL, &mut Vec::new()).unwrap();
+    create(&mut table, first_send("c", 1)).unwrap();
+    assert_eq!(names(&table, start), Some(vec!["a".into(), "b".into(), "c".into()]));
+    assert_eq!(names(&table, start + 2), Some(vec!["c".into()]));
+    table.update(vec![asked("a", &[])], WALL, &mut Vec::new()).unwrap();
+    assert_eq!(names(&table, start + 3), Some(vec![]), "it is as it was");
+
+    table.delete("b", WALL, &mut Vec::new()).unwrap();
+    assert_eq!(names(&table, start), None, "only a whole table says that a topic is gone");
+    let after = table.changes();
+    for n in 0..RECENT_CHANGES_MAX {
+        table.ensure(&format!("t{n}"), 1, false, 0, WALL, &mut Vec::new()).unwrap();
+    }
+    assert_eq!(names(&table, after).map(|names| names.len()), Some(RECENT_CHANGES_MAX));
+    assert_eq!(names(&table, after - 1), None, "too long ago");
+    assert_eq!(names(&table, table.changes() + 1), None, "a number of another life");
 }

@@ -41,6 +41,11 @@ impl TopicView {
         self.read_queues().max(self.write_queues())
     }
 
+    /// Whether it has a queue of this number.
+    pub fn has_queue(&self, queue_id: i32) -> bool {
+        (0..self.queues()).contains(&queue_id)
+    }
+
     /// The read bit.
     pub fn is_readable(&self) -> bool {
         self.config.perm & permission::READ != 0

@@ -5,11 +5,13 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{json, Value};
 
+use super::ballast::Ballast;
 use super::consume::AtEnd;
 use super::local::{Ground, PrivateBroker, Probe};
 use super::measured::{grouped, median, span, Measured};
 use super::target::Target;
 use super::work::{Bench, Extent, Pulls, Sends};
+use crate::cli::console::say;
 
 /// The probe's log. It begins anew when it is full, so its pages are present from the first message on.
 const PROBE_BYTES: u64 = 1 << 30;
@@ -100,7 +102,7 @@ impl Row {
     pub fn print(&self) {
         let [ratio, low, high] = self.ratio;
         let [probe, broker] = self.server_micros;
-        println!(
+        say!(
             "{:<20} {:<5} {:>14} {:>14} {:>6.2} ({:.2}–{:.2})  {:>6.2} {:>6.2}",
             self.name,
             self.metric.name(),
@@ -116,10 +118,7 @@ impl Row {
 
     /// The line above the rows.
     pub fn print_head() {
-        println!(
-            "{:<20} {:<5} {:>14} {:>14} {:>6} {:<13} server µs/msg",
-            "", "", "probe", "broker", "ratio", "(low–high)"
-        );
+        say!("{:<20} {:<5} {:>14} {:>14} {:>6} {:<13} server µs/msg", "", "", "probe", "broker", "ratio", "(low–high)");
     }
 
     /// For programs.
@@ -172,7 +171,7 @@ pub fn cases(size: usize) -> Vec<Case> {
 
 /// Runs a case in `rounds` rounds.
 pub fn compare(
-    bench: &Bench,
+    (bench, ground): (&Bench, &Ground),
     case: &Case,
     (probe, broker): (&Target, &Target),
     rounds: usize,
@@ -182,14 +181,27 @@ pub fn compare(
         preload(bench, probe, size)?;
         preload(bench, broker, size)?;
     }
+    let writes = matches!(case.work, Work::Sends(Sends { rate: None, .. }));
+    let ballast = writes.then(|| Ballast::new(ground, bytes_of_a_round(extent)));
+    let turn = |target: &Target| {
+        ballast.as_ref().map_or(Ok(()), Ballast::drop_now)?;
+        run(bench, case.work, target, extent)
+    };
     let mut measured = Vec::new();
     for round in 0..rounds {
         // Each goes first as often as the other.
         let (first, second) = if round % 2 == 0 { (probe, broker) } else { (broker, probe) };
-        let (first, second) = (run(bench, case.work, first, extent)?, run(bench, case.work, second, extent)?);
+        let (first, second) = (turn(first)?, turn(second)?);
         measured.push(if round % 2 == 0 { (first, second) } else { (second, first) });
     }
     Ok(case.metrics.iter().map(|metric| Row::of(case.name, *metric, &measured)).collect())
+}
+
+/// What a server may write in a round.
+fn bytes_of_a_round(extent: Extent) -> u64 {
+    const PER_SECOND: f64 = 1e9;
+    const MAX: f64 = 4e9;
+    ((extent.warmup + extent.span).as_secs_f64() * PER_SECOND).min(MAX) as u64
 }
 
 /// A lone send beside an echo of the same bytes: whether the probe is one.

@@ -29,7 +29,7 @@ pub struct Ground {
 
 impl Ground {
     /// A new folder's name.
-    fn folder(&self, kind: &str) -> PathBuf {
+    pub(super) fn folder(&self, kind: &str) -> PathBuf {
         self.data.join(format!("metaq-bench-{kind}-{:016x}", self.env.rng.next_u64()))
     }
 

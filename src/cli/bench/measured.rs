@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{json, Value};
 
 use super::histogram::Histogram;
+use crate::cli::console::{say, tell};
 
 /// Counts of one load over one span of time.
 #[derive(Clone, Default)]
@@ -54,6 +55,14 @@ impl Measured {
         idle_server && self.client_cpu > self.elapsed.mul_f64(0.95)
     }
 
+    /// What to say if there were clearly fewer messages than were to be sent.
+    pub fn shortfall(&self, rate: f64) -> Option<String> {
+        (self.rate() < 0.95 * rate).then(|| {
+            let (got, asked) = (grouped(self.rate() as u64), grouped(rate as u64));
+            format!("{got} of {asked} messages per second (--rate): each waits for the one before to be delivered")
+        })
+    }
+
     /// A latency in µs.
     pub fn micros(&self, quantile: f64) -> f64 {
         self.latency.quantile(quantile) as f64 / 1e3
@@ -65,7 +74,7 @@ impl Measured {
             Some(micros) => format!("  server {micros:.2} µs/msg"),
             None => String::new(),
         };
-        println!(
+        say!(
             "{name:<10} {:>9} msg/s  {:>8.1} MB/s  p50 {}  p99 {}  p99.9 {}  max {}{cpu}",
             grouped(self.rate() as u64),
             self.megabytes(),
@@ -75,10 +84,10 @@ impl Measured {
             span(self.latency.max() as f64 / 1e3),
         );
         for (code, (count, remark)) in &self.errors {
-            println!("{name:<10} {count} answers with code {code}: {remark}");
+            say!("{name:<10} {count} answers with code {code}: {remark}");
         }
         if self.client_bound() {
-            eprintln!("note: the bench used its CPU to the full; the server could do more");
+            tell!("note: the bench used its CPU to the full; the server could do more");
         }
     }
 
@@ -155,5 +164,7 @@ mod tests {
         };
         assert_eq!((measured.rate(), measured.megabytes(), measured.server_micros()), (500.0, 1.0, Some(5.0)));
         assert!(!measured.client_bound());
+        assert_eq!(measured.shortfall(510.0), None);
+        assert!(measured.shortfall(1000.0).is_some_and(|said| said.starts_with("500 of 1 000 messages")));
     }
 }

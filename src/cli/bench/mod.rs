@@ -4,6 +4,7 @@
 //! [`probe`] shows what the machine gives at most, [`ceiling`] puts a broker beside it, [`table`] does so for all that
 //! has a goal.
 
+mod ballast;
 mod ceiling;
 mod client;
 mod consume;
@@ -34,6 +35,7 @@ use self::measured::Measured;
 use self::table::Table;
 use self::target::Target;
 use self::work::{Bench, Extent, Pulls, Sends};
+use crate::cli::console::{say, tell};
 use crate::env::real::{self, process};
 
 /// Measure how fast a broker is
@@ -84,7 +86,7 @@ enum BenchCommand {
     Roundtrip {
         #[command(flatten)]
         common: Common,
-        /// Messages per second
+        /// Messages per second; fewer if one takes longer to be delivered
         #[arg(long, default_value_t = 1000.0, value_name = "N")]
         rate: f64,
     },
@@ -224,7 +226,7 @@ impl Common {
     fn show(&self, results: &[(&str, &Measured)]) {
         if self.json {
             let values = results.iter().map(|(name, measured)| ((*name).to_owned(), measured.to_json()));
-            println!("{}", Value::Object(values.collect()));
+            say!("{}", Value::Object(values.collect()));
         } else {
             results.iter().for_each(|(name, measured)| measured.print(name));
         }
@@ -282,8 +284,11 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
             let (target, _broker) = common.target(&bench, &ground, true)?;
             let delivered = bench.roundtrip(&target, common.size, rate, common.extent(5.0))?;
             common.show(&[("acknowledge", &delivered.acknowledged), ("deliver", &delivered.delivery)]);
+            if let Some(shortfall) = delivered.delivery.shortfall(rate) {
+                tell!("note: {shortfall}");
+            }
             if delivered.missed > 0 {
-                eprintln!("error: {} messages were not delivered within a second", delivered.missed);
+                tell!("error: {} messages were not delivered within a second", delivered.missed);
                 return Ok(ExitCode::from(super::EXIT_REFUSED));
             }
         }
@@ -301,7 +306,7 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
             };
             let value = table.run(common.json)?;
             if common.json {
-                println!("{value}");
+                say!("{value}");
             }
         }
         BenchCommand::ProbeServer(_) => {}
@@ -313,9 +318,9 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
 fn against(bench: &Bench, common: &Common, ground: &Ground, target: &Target, case: Case) -> Result<ExitCode> {
     let probe = ceiling::probe(ground)?;
     let targets = (&probe.target(&common.topic), target);
-    let rows = ceiling::compare(bench, &case, targets, common.rounds.max(1), common.extent(1.5))?;
+    let rows = ceiling::compare((bench, ground), &case, targets, common.rounds.max(1), common.extent(1.5))?;
     if common.json {
-        println!("{}", json!({ "rows": rows.iter().map(Row::to_json).collect::<Vec<_>>() }));
+        say!("{}", json!({ "rows": rows.iter().map(Row::to_json).collect::<Vec<_>>() }));
     } else {
         Row::print_head();
         rows.iter().for_each(Row::print);

@@ -9,6 +9,7 @@ use super::ceiling::{self, Case, Row};
 use super::local::{Ground, PrivateBroker};
 use super::measured::{grouped, median, span, Measured};
 use super::work::{Bench, Extent, Sends};
+use crate::cli::console::say;
 use crate::env::real::poll::Poller;
 use crate::env::real::process;
 
@@ -56,7 +57,7 @@ impl Table<'_> {
         for (name, part) in others.into_iter().filter(|(name, _)| self.wants(name)) {
             let (lines, value) = part(self)?;
             if !quiet {
-                lines.iter().for_each(|line| println!("{line}"));
+                lines.iter().for_each(|line| say!("{line}"));
             }
             more.insert(name.to_owned(), value);
         }
@@ -75,7 +76,13 @@ impl Table<'_> {
             rows.push(ceiling::honesty(self.bench, &probe, self.topic, self.size, self.rounds, self.extent)?);
         }
         let targets = (probe.target(self.topic), broker.target(&self.bench.clock, self.topic)?);
-        rows.extend(ceiling::compare(self.bench, case, (&targets.0, &targets.1), self.rounds, self.extent)?);
+        rows.extend(ceiling::compare(
+            (self.bench, self.ground),
+            case,
+            (&targets.0, &targets.1),
+            self.rounds,
+            self.extent,
+        )?);
         Ok(rows)
     }
 

@@ -95,9 +95,9 @@ impl State {
 
     /// Tries again to give back queues whose listener ran on; false if some still do.
     pub async fn finish_leaving(&mut self) -> bool {
-        let leaving = std::mem::take(&mut self.leaving).into_values().collect();
+        let leaving = std::mem::take(&mut *self.core.leaving()).into_values().collect();
         self.part(leaving, Duration::ZERO).await;
-        self.leaving.is_empty()
+        self.core.leaving().is_empty()
     }
 
     async fn part(&mut self, leaving: Vec<Leaving>, limit: Duration) {
@@ -116,7 +116,7 @@ impl State {
         let mut unlocked = Vec::new();
         for (leaving, idle) in parted {
             if !idle {
-                self.leaving.insert(leaving.owned.queue.clone(), leaving);
+                self.core.leaving().insert(leaving.owned.queue.clone(), leaving);
             } else if self.core.may_act(&leaving.owned) && self.core.needs_locks() {
                 unlocked.push(leaving.owned.queue.clone());
             }
@@ -138,8 +138,9 @@ impl State {
         }
         let owned: Vec<_> = core.owned().values().cloned().collect();
         self.release(owned.into_iter().map(|owned| (owned, None)).collect()).await;
-        let leaving = std::mem::take(&mut self.leaving).into_values().collect();
+        let leaving = std::mem::take(&mut *self.core.leaving()).into_values().collect();
         self.part(leaving, LISTENER_LIMIT).await;
+        core.life.end_calls();
         if let Err(error) = core.offsets.save().await {
             tracing::error!(%error, "offsets are not saved");
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ractor::ActorRef;
 use tokio::sync::Notify;
 
+use super::acquire::Leaving;
 use super::info::Counters;
 use super::life::Life;
 use super::listener::Listener;
@@ -19,7 +20,7 @@ use crate::client::rules::allocation::Allocation;
 use crate::client::rules::process_queue::Limits;
 use crate::client::rules::start::ConsumeFrom;
 use crate::client::MessageQueue;
-use crate::env::Millis;
+use crate::env::{Canary, Millis};
 use crate::proto::filter::SubscriptionData;
 use crate::proto::message::names::retry_topic;
 
@@ -88,6 +89,8 @@ pub(super) struct Core {
     /// Queues that were given by hand instead of shared among members.
     pub assigned: Mutex<Option<Vec<MessageQueue>>>,
     pub owned: Mutex<BTreeMap<MessageQueue, Arc<OwnedQueue>>>,
+    /// Queues that were taken away while their listener still runs.
+    pub leaving: Mutex<BTreeMap<MessageQueue, Leaving>>,
     pub life: Life,
     pub actor: OnceLock<ActorRef<RebalanceMessage>>,
     /// A rebalance is asked for and has not begun.
@@ -107,6 +110,10 @@ impl Core {
 
     pub fn owned(&self) -> MutexGuard<'_, BTreeMap<MessageQueue, Arc<OwnedQueue>>> {
         self.owned.lock().expect("no holder panics")
+    }
+
+    pub fn leaving(&self) -> MutexGuard<'_, BTreeMap<MessageQueue, Leaving>> {
+        self.leaving.lock().expect("no holder panics")
     }
 
     pub fn subscriptions(&self) -> MutexGuard<'_, BTreeMap<String, SubscriptionData>> {
@@ -165,7 +172,13 @@ impl Core {
     /// would change nothing.
     pub async fn commit(&self, owned: &OwnedQueue, to: Option<i64>) -> Result<(), crate::client::Error> {
         let mut committed = owned.committed.lock().await;
-        let offset = to.unwrap_or_else(|| owned.process().progress());
+        let offset = to.unwrap_or_else(|| {
+            let process = owned.process();
+            if self.client.env.canary(Canary::ClientCommitsPulled) {
+                return process.pulled_to();
+            }
+            process.progress()
+        });
         if *committed == Some(offset) {
             return Ok(());
         }

@@ -67,13 +67,18 @@ impl Life {
         self.end.notify_waiters();
     }
 
+    /// Whether no call runs any more, nor ever will.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
     /// What a call gives; `None` if it was dropped.
     pub async fn unless_ended<T>(&self, call: impl Future<Output = T>) -> Option<T> {
         let end = self.end.notified();
         pin_mut!(end, call);
         // From here on no notification is missed.
         end.as_mut().enable();
-        if self.ended.load(Ordering::Acquire) {
+        if self.has_ended() {
             return None;
         }
         match select(end, call).await {

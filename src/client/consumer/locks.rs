@@ -1,7 +1,7 @@
 //! Locks of queues that are consumed in order.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -12,13 +12,28 @@ use super::rebalance::RebalanceMessage;
 use crate::client::error::Error;
 use crate::client::nameservers::read_body;
 use crate::client::MessageQueue;
+use crate::env::Clock;
 use crate::proto::body::{to_vec, LockBatchRequestBody, LockBatchResponseBody};
 use crate::proto::remoting::{request, Command};
 
 /// How long a granted lock is relied on; the broker keeps it twice as long.
 const LEASE: Duration = Duration::from_secs(30);
+/// How often locks are renewed.
+const RENEWAL: Duration = Duration::from_secs(10);
 /// How long a broker may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+
+/// Keeps the locks of a consumer for as long as it has calls that need them. A task of its own: whatever holds up a
+/// rebalance must not cost locks.
+pub(super) async fn keep(core: Weak<Core>, clock: Arc<dyn Clock>) {
+    loop {
+        clock.sleep(RENEWAL).await;
+        let Some(core) = core.upgrade().filter(|core| !core.life.has_ended()) else { return };
+        let owned: Vec<_> = core.owned().values().cloned().collect();
+        let leaving: Vec<_> = core.leaving().values().map(|leaving| Arc::clone(&leaving.owned)).collect();
+        core.renew(owned.into_iter().chain(leaving).collect()).await;
+    }
+}
 
 impl Core {
     /// Asks for the locks of queues; returns those granted and until when they may be relied on. An error stands for the

@@ -17,6 +17,7 @@ use super::owned::OwnedQueue;
 use super::rebalance::RebalanceMessage;
 use crate::client::message::Received;
 use crate::client::timing::within;
+use crate::env::Canary;
 
 /// Bounds of a pause between two attempts.
 const SUSPEND_MIN: Duration = Duration::from_millis(10);
@@ -92,7 +93,7 @@ async fn turn(core: &Core, owned: &OwnedQueue) -> Turn {
 
 /// Completes once the lock has expired; never without locks.
 async fn lock_expiry(core: &Core, owned: &OwnedQueue) {
-    if !core.needs_locks() {
+    if !core.needs_locks() || core.client.env.canary(Canary::ClientOutlivesLock) {
         return std::future::pending().await;
     }
     while let Some(left) = owned.locked_until().and_then(|until| until.checked_sub(core.now())) {

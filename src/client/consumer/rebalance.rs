@@ -11,7 +11,6 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
-use super::acquire::Leaving;
 use super::core::Core;
 use super::owned::OwnedQueue;
 use crate::client::error::Error;
@@ -58,8 +57,6 @@ pub(super) struct RebalanceActor;
 pub(super) struct State {
     pub core: Arc<Core>,
     began: Duration,
-    /// Queues that were taken away while their listener still runs.
-    pub leaving: BTreeMap<MessageQueue, Leaving>,
     /// Where the application wants to go on.
     pub seeks: BTreeMap<MessageQueue, i64>,
 }
@@ -73,7 +70,7 @@ impl Actor for RebalanceActor {
         myself.send_interval(PERIOD, || RebalanceMessage::Tick);
         myself.send_interval(COMMIT_PERIOD, || RebalanceMessage::Commit);
         let began = core.now();
-        Ok(State { core, began, leaving: BTreeMap::new(), seeks: BTreeMap::new() })
+        Ok(State { core, began, seeks: BTreeMap::new() })
     }
 
     async fn handle(
@@ -87,10 +84,7 @@ impl Actor for RebalanceActor {
                 state.core.rebalance_pending.store(false, Ordering::Release);
                 state.rebalance().await;
             }
-            RebalanceMessage::Tick => {
-                state.renew_locks();
-                state.rebalance().await;
-            }
+            RebalanceMessage::Tick => state.rebalance().await,
             RebalanceMessage::Commit => state.commit_all(),
             RebalanceMessage::Moved { owned, next } => {
                 tracing::info!(queue = ?owned.queue, next, "the broker moves the group in a queue");
@@ -131,7 +125,7 @@ impl Actor for RebalanceActor {
 impl State {
     /// Computes the share of each topic and makes it so.
     async fn rebalance(&mut self) {
-        if self.core.is_stopping() {
+        if self.core.is_stopping() || self.core.client.is_closed() {
             return;
         }
         let mut complete = self.finish_leaving().await;
@@ -208,7 +202,7 @@ impl State {
             tracing::info!(group = self.core.group, topic, lost = lost.len(), new = new.len(), "queues change hands");
         }
         self.release(lost.into_iter().map(|owned| (Arc::clone(owned), None)).collect()).await;
-        let (leaving, new): (Vec<_>, _) = new.into_iter().partition(|queue| self.leaving.contains_key(queue));
+        let (leaving, new): (Vec<_>, _) = new.into_iter().partition(|queue| self.core.leaving().contains_key(queue));
         self.acquire(new).await && leaving.is_empty()
     }
 
@@ -216,14 +210,5 @@ impl State {
     fn commit_all(&self) {
         let core = Arc::clone(&self.core);
         ractor::concurrency::spawn(async move { core.commit_owned().await });
-    }
-
-    fn renew_locks(&self) {
-        if self.core.needs_locks() {
-            let owned = self.core.owned().values().cloned().collect::<Vec<_>>();
-            let leaving = self.leaving.values().map(|leaving| Arc::clone(&leaving.owned));
-            let (core, all) = (Arc::clone(&self.core), owned.into_iter().chain(leaving).collect());
-            ractor::concurrency::spawn(async move { core.renew(all).await });
-        }
     }
 }

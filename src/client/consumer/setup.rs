@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use super::core::{Core, Handler, Settings};
 use super::info::{Counters, Member};
 use super::life::Life;
+use super::locks;
 use super::offsets::{LocalOffsets, Offsets};
 use super::rebalance::{RebalanceActor, RebalanceMessage};
 use crate::client::error::Error;
@@ -87,6 +88,7 @@ impl Setup {
             subscriptions: Mutex::new(subscriptions),
             assigned: Mutex::new(self.assigned),
             owned: Mutex::default(),
+            leaving: Mutex::default(),
             life: Life::new(settings.concurrency),
             actor: OnceLock::new(),
             rebalance_pending: AtomicBool::new(false),
@@ -147,6 +149,9 @@ impl Core {
         let spawned = Actor::spawn(None, RebalanceActor, Arc::clone(&self)).await;
         let (actor, _) = spawned.map_err(|error| Error::Invalid(format!("the consumer cannot start: {error}")))?;
         let _ = self.actor.set(actor);
+        if self.needs_locks() {
+            ractor::concurrency::spawn(locks::keep(Arc::downgrade(&self), Arc::clone(&self.client.env.clock)));
+        }
         for topic in &topics {
             // What has no route yet is looked for again.
             let _ = self.client.fresh_route(topic).await;

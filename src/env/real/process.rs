@@ -29,6 +29,25 @@ pub fn anonymous_memory(process: u32) -> io::Result<u64> {
     kib.map(|kib| kib * 1024).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
+/// Has this process give large buffers back to the system once they are freed. By default the C library's allocator
+/// takes every large buffer that is freed for a sign that more of its size will be wanted and keeps up to twice as much:
+/// 40 connections with frames of 15 MB left 300 MB behind, with this 2 to 7 MB. Buffers of the usual work are smaller
+/// and stay.
+pub fn give_back_large_buffers() {
+    /// From this size on a buffer is a mapping of its own.
+    #[cfg(target_env = "gnu")]
+    const LARGE_BYTES: libc::c_int = 4 << 20;
+    /// Free bytes at the heap's end above which they go back.
+    #[cfg(target_env = "gnu")]
+    const FREE_BYTES_MAX: libc::c_int = 8 << 20;
+    // SAFETY: changes two numbers of the allocator; either call may be refused, which only leaves things as they are.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, FREE_BYTES_MAX);
+    }
+}
+
 /// The process of this user that listens on a TCP port.
 pub fn listening_on(port: u16) -> Option<u32> {
     const LISTEN: &str = "0A";

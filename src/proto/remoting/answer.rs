@@ -1,12 +1,14 @@
 //! Answers.
 
+use std::borrow::Cow;
+
 use super::codes::response;
-use super::ext::{ExtSink, FieldError, ToExt};
+use super::ext::{FieldError, ToExt};
 use super::frame::Serialization;
 use super::head::FLAG_RESPONSE;
 use super::language::Language;
 use super::version;
-use super::writer::{close_frame, open_frame, ExtWriter, Members};
+use super::writer::{close_frame, open_frame, ExtWriter, Members, MAX_BINARY_NAME_LEN};
 
 /// An answer as most handlers give it; the hot ones write a [`ResponseFrame`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,7 +18,7 @@ pub struct Response {
     /// What went wrong, for people. Never an empty text: strict readers take even that for an error.
     pub remark: Option<String>,
     /// The named values.
-    pub ext: Vec<(&'static str, String)>,
+    pub ext: Vec<(Cow<'static, str>, String)>,
     /// What follows the header.
     pub body: Vec<u8>,
 }
@@ -46,7 +48,14 @@ impl Response {
 
     /// With one field added.
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.ext.push((name, value.into()));
+        self.ext.push((name.into(), value.into()));
+        self
+    }
+
+    /// With the fields that a peer gave its answer, to be passed on. One whose name no header can hold is left out.
+    pub fn with_fields_of_peer(mut self, fields: Vec<(String, String)>) -> Self {
+        let fits = |name: &str| name.len() <= MAX_BINARY_NAME_LEN;
+        self.ext.extend(fields.into_iter().filter(|(name, _)| fits(name)).map(|(name, value)| (name.into(), value)));
         self
     }
 
@@ -68,7 +77,7 @@ pub fn encode_response(out: &mut Vec<u8>, serialization: Serialization, opaque: 
     let remark = response.remark.as_deref();
     let frame = ResponseFrame::begin(out, serialization, opaque, response.code, remark, |ext| {
         for (name, value) in &response.ext {
-            ext.put_str(name, value);
+            ext.put(name, value);
         }
     });
     out.extend_from_slice(&response.body);

@@ -144,9 +144,9 @@ pub trait ExtSink {
     }
 }
 
-impl ExtSink for Vec<(&'static str, String)> {
+impl ExtSink for Vec<(Cow<'static, str>, String)> {
     fn put_str(&mut self, name: &'static str, value: &str) {
-        self.push((name, value.to_owned()));
+        self.push((name.into(), value.to_owned()));
     }
 }
 

@@ -71,6 +71,18 @@ pub enum FrameError {
     },
 }
 
+impl FrameError {
+    /// What is wrong, without the numbers.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            FrameError::TooShort(_) => "a frame too short",
+            FrameError::TooLong(_) => "a frame too long",
+            FrameError::UnknownSerialization(_) => "an unknown serialize type",
+            FrameError::HeaderTooLong { .. } => "a header longer than its frame",
+        }
+    }
+}
+
 /// Cuts the first frame off `bytes`; `None` if more bytes have to come first. Looks at nothing behind that frame, and
 /// complains as soon as the bytes at hand show that no more of them would help.
 pub fn next(bytes: &[u8]) -> Result<Option<RawFrame<'_>>, FrameError> {

@@ -1,6 +1,8 @@
 //! What must hold for any bytes at all. The fuzz targets call these functions with what they make up; `cargo test`
 //! calls them with the corpus and with random bytes. They panic where something does not hold.
 
+use std::borrow::Cow;
+
 use super::requests::{self, SendHeader, SendNames};
 use super::{frame, Command, ExtFields, Head, RawFrame, Serialization, ToExt};
 
@@ -75,14 +77,14 @@ fn typed(ext: &ExtFields<'_>) {
     }
 }
 
-fn written(value: &impl ToExt) -> Vec<(&'static str, String)> {
-    let mut sink: Vec<(&'static str, String)> = Vec::new();
+fn written(value: &impl ToExt) -> Vec<(Cow<'static, str>, String)> {
+    let mut sink: Vec<(Cow<'static, str>, String)> = Vec::new();
     value.encode(&mut sink);
     assert!(sink.iter().enumerate().all(|(at, (name, _))| !sink[..at].iter().any(|(earlier, _)| earlier == name)));
     sink
 }
 
-fn fields<'a>(written: &'a [(&'static str, String)]) -> ExtFields<'a> {
-    let pairs = written.iter().map(|(name, value)| (*name, value.as_str()));
+fn fields<'a>(written: &'a [(Cow<'static, str>, String)]) -> ExtFields<'a> {
+    let pairs = written.iter().map(|(name, value)| (&**name, value.as_str()));
     ExtFields::from_pairs(pairs).expect("a type has few fields")
 }

@@ -89,6 +89,11 @@ impl Entry {
 }
 
 impl BatchPart {
+    /// The number of the batch's first message.
+    pub(super) fn base_offset(&self) -> u64 {
+        self.base_offset.max(0) as u64
+    }
+
     /// What the entry of a record has to say in a batch queue.
     pub(super) fn of(view: &RecordView<'_>, properties: &str) -> BatchPart {
         let inner = view.sys_flag() & sys_flag::INNER_BATCH != 0;

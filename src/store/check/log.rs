@@ -63,12 +63,14 @@ impl LogReader {
                 let what = format!("the segment before ends at {}", pair[0].base + pair[0].len);
                 report.damage(&pair[1].path, 0, what);
             }
-            if pair[1].len != pair[0].len {
-                report.damage(
-                    &pair[1].path,
-                    0,
-                    format!("{} bytes, the segment before has {}", pair[1].len, pair[0].len),
-                );
+        }
+        for (number, pair) in segments.windows(2).enumerate().filter(|(_, pair)| pair[1].len != pair[0].len) {
+            let shorter_last = number + 2 == segments.len() && pair[1].len < pair[0].len;
+            let next = if shorter_last { "; the next start brings it to that length" } else { "" };
+            let what = format!("{} bytes, the segment before has {}{next}", pair[1].len, pair[0].len);
+            match shorter_last {
+                true => report.damage_if_closed(&pair[1].path, 0, what),
+                false => report.damage(&pair[1].path, 0, what),
             }
         }
         report.segments = segments.len();
@@ -135,7 +137,9 @@ impl LogReader {
                 }
                 Step::End => return Ok(false),
                 Step::Bad { what, go_on_after } => {
-                    report.damage_if_closed(&path, at, what);
+                    let ends = go_on_after.is_none() && number + 1 == self.segments.len();
+                    let next = if ends { "; the next start ends the log here" } else { "" };
+                    report.damage_if_closed(&path, at, format!("{what}{next}"));
                     let Some(size) = go_on_after else { return Ok(false) };
                     at += size;
                 }

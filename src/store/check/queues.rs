@@ -2,6 +2,9 @@
 //!
 //! The log is read once. Each record looks up the entry of its number, so the entries of a queue are met in order, and
 //! a queue needs to remember only which entry comes next. An entry that no record met points to nothing.
+//!
+//! Numbers may go back: a topic was deleted and made again, or RocketMQ gave numbers out again after a crash. Entries
+//! belong to one of the records then, and that the others have none is right.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -25,10 +28,40 @@ struct Queue {
     first: Option<u64>,
     /// The entry behind the last one that a record met.
     next: u64,
-    /// Records in the log whose entry is empty.
-    missing: u64,
-    /// The last record whose entry points elsewhere, and the entry's number; settled when that entry is met or passed.
-    unsettled: Option<(u64, PhysicalOffset)>,
+    /// The number of the last record, and whether it ever was no higher than the one before.
+    last: Option<u64>,
+    went_back: bool,
+    /// Records whose entry is empty.
+    missing: Numbers,
+    /// Records whose entry points elsewhere, and where the first of them lies.
+    elsewhere: Numbers,
+    first_elsewhere: Option<PhysicalOffset>,
+    /// Records without an entry whose number, or a lower one, was given out again.
+    superseded: u64,
+}
+
+/// How many records, and the numbers from the lowest up to behind the highest of them.
+#[derive(Default)]
+struct Numbers {
+    count: u64,
+    from: u64,
+    to: u64,
+}
+
+impl Numbers {
+    fn add(&mut self, number: u64) {
+        self.from = if self.count == 0 { number } else { self.from.min(number) };
+        self.to = self.to.max(number + 1);
+        self.count += 1;
+    }
+
+    /// Takes out those from `number` on and returns how many.
+    fn cut(&mut self, number: u64) -> u64 {
+        let kept = number.saturating_sub(self.from).min(self.count);
+        let cut = self.count - kept;
+        *self = Numbers { count: kept, to: self.to.min(number), ..*self };
+        cut
+    }
 }
 
 impl Queue {
@@ -43,6 +76,29 @@ impl Queue {
     /// File and byte of an entry, for findings.
     fn place(&self, number: u64) -> (PathBuf, u64) {
         self.files.place(number.saturating_mul(self.unit))
+    }
+
+    /// After the whole log: whether records without an entry of their own were superseded by others. Only then were all
+    /// their entries met.
+    fn settle(&mut self, report: &mut CheckReport) {
+        let Numbers { count, from, to } = self.elsewhere;
+        let met = self.first.is_some_and(|first| first <= from) && to <= self.next;
+        if count > 0 && self.went_back && met {
+            self.superseded += count;
+        } else if let Some(at) = self.first_elsewhere {
+            let (file, byte) = self.place(from);
+            let what = format!("{count} of the entries {from} to {} do not point to their records", to - 1);
+            let what = if count == 1 { format!("entry {from} does not point to its record at {}", at.0) } else { what };
+            report.damage(&file, byte, what);
+        }
+        if self.superseded > 0 {
+            let what = format!(
+                "{} older records have no entry, newer ones have their numbers: the topic was deleted and made again, or a \
+                 crash gave numbers out again",
+                self.superseded
+            );
+            report.add(Severity::Note, self.files.directory(), 0, what);
+        }
     }
 }
 
@@ -93,8 +149,19 @@ impl QueueChecker {
                 if queues.insert(queue_id, self.queues.len()).is_some() {
                     report.damage(files.directory(), 0, "the topic is in consumequeue too: RocketMQ does not start");
                 }
-                let (first, next, missing, unsettled) = (None, 0, 0, None);
-                self.queues.push(Queue { files, unit, ext, first, next, missing, unsettled });
+                self.queues.push(Queue {
+                    files,
+                    unit,
+                    ext,
+                    first: None,
+                    next: 0,
+                    last: None,
+                    went_back: false,
+                    missing: Numbers::default(),
+                    elsewhere: Numbers::default(),
+                    first_elsewhere: None,
+                    superseded: 0,
+                });
             }
         }
         Ok(())
@@ -160,22 +227,21 @@ impl QueueChecker {
         let found = self.entry(queue, number)?;
         let at = PhysicalOffset(wanted.phy_offset as u64);
         let state = &mut self.queues[queue];
+        let own_number = wanted.batch.map_or(number, |batch| batch.base_offset());
+        if state.last.replace(own_number).is_some_and(|last| own_number <= last) {
+            state.went_back = true;
+            state.superseded += state.missing.cut(number);
+        }
         let Some(found) = found.filter(|found| !found.is_empty()) else {
-            state.missing += 1;
+            state.missing.add(number);
             return Ok(());
         };
-        let (file, byte) = state.place(number);
         if found.phy_offset != wanted.phy_offset {
-            // Two records may share a number (RocketMQ gives one again after some crashes): then one has no entry.
-            settle(state, report);
-            state.unsettled = Some((number, at));
+            state.elsewhere.add(number);
+            state.first_elsewhere.get_or_insert(at);
             return Ok(());
         }
-        if let Some((shared, other)) = state.unsettled.take_if(|(unsettled, _)| *unsettled == number) {
-            let what = format!("entry {shared} is of the record at {}, the one at {} has none", at.0, other.0);
-            report.add(Severity::Note, &file, byte, what);
-        }
-        settle(state, report);
+        let (file, byte) = state.place(number);
         if state.first.is_some() && number > state.next {
             let (file, byte) = state.place(state.next);
             let what = format!("entries {} to {} point to no record of this queue", state.next, number - 1);
@@ -216,7 +282,7 @@ impl QueueChecker {
     /// After the whole log: what no record met, and records without an entry.
     pub(super) fn finish(&mut self, report: &mut CheckReport) -> io::Result<()> {
         for queue in 0..self.queues.len() {
-            settle(&mut self.queues[queue], report);
+            self.queues[queue].settle(report);
             self.check_front(queue, report)?;
             self.check_behind(queue, report)?;
         }
@@ -261,8 +327,8 @@ impl QueueChecker {
                 let what = format!("entry {next} points to {}, where no record of it is", entry.phy_offset);
                 report.damage_if_closed(&file, byte, what);
             }
-            _ if state.missing > 0 => {
-                let what = format!("{} records in the log have no entry", state.missing);
+            _ if state.missing.count > 0 => {
+                let what = format!("{} records in the log have no entry", state.missing.count);
                 report.add(Severity::Repairable, &file, byte, what);
             }
             _ => {}
@@ -274,17 +340,5 @@ impl QueueChecker {
         let state = &self.queues[queue];
         let unit = self.windows.unit(queue, &state.files, number.saturating_mul(state.unit))?;
         Ok(unit.map(Entry::decode))
-    }
-}
-
-/// A record whose entry pointed elsewhere, and no other record claimed that entry.
-fn settle(state: &mut Queue, report: &mut CheckReport) {
-    let Some((number, at)) = state.unsettled.take() else { return };
-    let (file, byte) = state.place(number);
-    if state.first.is_some_and(|first| first <= number) && number < state.next {
-        let what = format!("the record at {} shares number {number} with another and has no entry", at.0);
-        report.add(Severity::Note, &file, byte, what);
-    } else {
-        report.damage(&file, byte, format!("entry {number} does not point to its record at {}", at.0));
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{ConsumeQueue, EntryBlock, QueueEntry, CQ_UNIT_SIZE};
 use crate::env::{Disk, File, OpenMode};
+use crate::store::error::Unreadable;
 use crate::store::paths;
 
 /// Reads and writes queue files by byte position in a queue's family of files. Keeps a bounded number of them open and
@@ -81,7 +82,10 @@ impl QueueFiles {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break,
                 Err(error) => return Err(error),
             };
-            let got = file.read_at(at - base, &mut into[read..read + len])?;
+            let place = || self.directory(queue).join(paths::file_name(base));
+            let got = file
+                .read_at(at - base, &mut into[read..read + len])
+                .map_err(|error| Unreadable::at(&place(), at - base)(error))?;
             read += got;
             at += got as u64;
             if got < len {
@@ -158,11 +162,6 @@ impl QueueFiles {
         let keys: BTreeSet<FileKey> = open.files.keys().copied().filter(|key| range.contains(key)).collect();
         keys.into_iter().for_each(|key| open.forget(key));
         self.unsynced().files.retain(|key, _| !range.contains(key));
-    }
-
-    /// The directory of all queues has changed.
-    pub(crate) fn note_topic_deleted(&self) {
-        self.unsynced().directories.insert(paths::consume_queue_dir(&self.root));
     }
 
     /// Takes what has to be synced, for [`QueueFiles::sync`].

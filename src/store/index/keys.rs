@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use smallvec::SmallVec;
+
 use crate::env::Millis;
 use crate::proto::message::{hash, properties, sys_flag, RecordView};
 use crate::proto::PhysicalOffset;
@@ -46,9 +48,8 @@ impl<'a> IndexRecord<'a> {
 
     /// The keys, the unique one first, repeats included.
     pub fn keys(&self) -> impl Iterator<Item = &'a str> {
-        let keys = self.keys.filter(|_| !self.rolled_back).unwrap_or_default();
-        let unique = self.unique_key.filter(|_| !self.rolled_back);
-        unique.into_iter().chain(keys.split(' ')).filter(|key| !key.is_empty())
+        let there = |text: &&str| !self.rolled_back && !text.is_empty();
+        each_key(self.unique_key.filter(there), self.keys.filter(there))
     }
 
     /// True if a query for `topic` and `key` is to find this record. Different keys share hashes, so every candidate
@@ -58,12 +59,29 @@ impl<'a> IndexRecord<'a> {
     }
 
     /// Hashes of the keys in order, each once (IDX-2: a message with the same key twice is found once).
-    pub(super) fn key_hashes(&self, out: &mut Vec<u32>) {
-        out.clear();
-        let hasher = KeyHasher::new(self.topic);
-        out.extend(self.keys().map(|key| hasher.hash(key)));
-        remove_repeats(out);
+    pub(super) fn key_hashes(&self) -> KeyHashes {
+        hash_all(self.topic, self.keys())
     }
+}
+
+/// Hashes of the keys of a message, each once.
+pub type KeyHashes = SmallVec<[u32; 4]>;
+
+/// Hashes of the keys of a message that goes to `topic` with these values of UNIQ_KEY and KEYS: what the index will hold
+/// of it.
+pub fn key_hashes(topic: &str, unique_key: Option<&str>, keys: Option<&str>) -> KeyHashes {
+    hash_all(topic, each_key(unique_key, keys))
+}
+
+fn each_key<'a>(unique_key: Option<&'a str>, keys: Option<&'a str>) -> impl Iterator<Item = &'a str> {
+    unique_key.into_iter().chain(keys.unwrap_or_default().split(' ')).filter(|key| !key.is_empty())
+}
+
+fn hash_all<'a>(topic: &str, keys: impl Iterator<Item = &'a str>) -> KeyHashes {
+    let hasher = KeyHasher::new(topic);
+    let mut hashes = keys.map(|key| hasher.hash(key)).collect();
+    remove_repeats(&mut hashes);
+    hashes
 }
 
 /// Hash of `topic#key`.
@@ -87,12 +105,12 @@ impl KeyHasher {
     }
 }
 
-fn remove_repeats(hashes: &mut Vec<u32>) {
+fn remove_repeats(hashes: &mut KeyHashes) {
     const FEW: usize = 8;
     if hashes.len() > FEW {
         // The properties have room for 16,000 keys: comparing all pairs would let one message stall the index.
         let mut seen = HashSet::with_capacity(hashes.len());
-        hashes.retain(|hash| seen.insert(*hash));
+        hashes.retain(|hash: &mut u32| seen.insert(*hash));
         return;
     }
     let mut kept = 0;
@@ -122,9 +140,9 @@ mod tests {
     }
 
     fn hashes(record: &IndexRecord<'_>) -> Vec<u32> {
-        let mut hashes = vec![7];
-        record.key_hashes(&mut hashes);
-        hashes
+        let hashes = record.key_hashes();
+        assert_eq!(hashes, key_hashes(record.topic, record.unique_key, record.keys));
+        hashes.to_vec()
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl IndexService {
     ) -> Result<(IndexService, IndexLoadReport), IndexError> {
         let mut service = IndexService::with_state(disk, options, State::default());
         let mut report = IndexLoadReport::default();
-        let loaded = service.load_files(synced_until, &mut report).map_err(|source| service.failed("load", source))?;
+        let loaded = service.load_files(synced_until, &mut report).map_err(|error| service.failed("load", error))?;
         service.state = std::sync::Mutex::new(loaded);
         Ok((service, report))
     }

@@ -9,6 +9,7 @@
 //! A hash is not a key: candidates are checked against the record ([`IndexRecord::answers`]) while a query runs, so
 //! that collisions do not use up the number of records asked for.
 
+mod feed;
 mod file;
 mod keys;
 mod layout;
@@ -18,8 +19,9 @@ mod names;
 mod query;
 mod service;
 
+pub(crate) use feed::Fed;
 pub use file::{IndexFile, IndexFileError, IndexFull};
-pub use keys::{key_hash, IndexRecord};
+pub use keys::{key_hash, key_hashes, IndexRecord, KeyHashes};
 pub use layout::{IndexEntry, IndexGeometry, IndexHeader, IndexHeaderError, ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE};
 pub use load::IndexLoadReport;
 pub use merge::Progress;

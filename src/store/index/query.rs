@@ -122,7 +122,7 @@ impl IndexService {
             found: Vec::new(),
             accept,
         };
-        let failed = |source| self.failed("read", source);
+        let failed = |error| self.failed("read", error);
         let (current, finished) = self.parts_to_search(&search).map_err(failed)?;
         let newest = current.as_ref().map(|part| part.header).or_else(|| finished.last().map(|file| file.header));
         let go_on = match &current {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
 
+use super::feed::{Fed, Feed};
 use super::file::{newest_entry, walk_chain, IndexFile};
 use super::keys::IndexRecord;
 use super::layout::{IndexGeometry, IndexHeader};
@@ -50,14 +51,14 @@ impl IndexOptions {
 #[non_exhaustive]
 pub enum IndexError {
     /// The disk refused.
-    #[error("cannot {step} in the index {}: {source}", directory.display())]
+    #[error("cannot {step} in the index {}: {error}", directory.display())]
     Io {
         /// What was tried.
         step: &'static str,
         /// Directory of the index.
         directory: PathBuf,
         /// What the disk said.
-        source: io::Error,
+        error: io::Error,
     },
 }
 
@@ -82,7 +83,6 @@ pub(super) struct State {
     /// Finished files not known to be synced, each with the store time of its last entry.
     unsynced: Vec<(Arc<dyn File>, Millis)>,
     waiting_since: Option<Millis>,
-    hashes: Vec<u32>,
 }
 
 /// The index of a store. One builder puts records in log order; any number of sessions query. No lock is held across
@@ -92,11 +92,13 @@ pub struct IndexService {
     pub(super) options: IndexOptions,
     pub(super) state: Mutex<State>,
     sync_failed: Arc<AtomicBool>,
+    /// Records on their way here.
+    pub(crate) feed: Feed,
 }
 
 impl IndexService {
     pub(super) fn with_state(disk: Arc<dyn Disk>, options: IndexOptions, state: State) -> IndexService {
-        IndexService { disk, options, state: Mutex::new(state), sync_failed: Arc::default() }
+        IndexService { disk, options, state: Mutex::new(state), sync_failed: Arc::default(), feed: Feed::default() }
     }
 
     /// Where building goes on: records that start below are indexed, the one that starts here may be.
@@ -134,7 +136,7 @@ impl IndexService {
     pub fn write_step(&self) -> Result<Progress, IndexError> {
         let mut state = self.lock();
         let progress = match &mut state.current {
-            Some(current) => current.file.write_step().map_err(|source| self.failed("write entries", source))?,
+            Some(current) => current.file.write_step().map_err(|error| self.failed("write entries", error))?,
             None => Progress::Done,
         };
         if progress == Progress::Done {
@@ -160,9 +162,9 @@ impl IndexService {
                 }
                 disk.sync_dir(&directory).await
             };
-            sync_all.await.map_err(|source| {
+            sync_all.await.map_err(|error| {
                 failed.store(true, Ordering::Relaxed);
-                IndexError::Io { step: "sync a finished file", directory: directory.clone(), source }
+                IndexError::Io { step: "sync a finished file", directory: directory.clone(), error }
             })?;
             Ok(finished.iter().map(|(_, end)| *end).max())
         })
@@ -184,10 +186,10 @@ impl IndexService {
         let directory = self.options.directory.clone();
         let disk = self.disk.clone();
         Box::pin(async move {
-            written.map_err(|source| failed("write entries", source))?;
+            written.map_err(|error| failed("write entries", error))?;
             if let Some(current) = current {
-                current.await.map_err(|source| failed("sync the current file", source))?;
-                disk.sync_dir(&directory).await.map_err(|source| failed("sync the directory", source))?;
+                current.await.map_err(|error| failed("sync the current file", error))?;
+                disk.sync_dir(&directory).await.map_err(|error| failed("sync the directory", error))?;
             }
             finished.await
         })
@@ -204,7 +206,7 @@ impl IndexService {
         let count = state.finished[..removable].iter().take_while(expired).count();
         for _ in 0..count {
             let path = self.options.directory.join(&state.finished[0].name);
-            self.remove(&path).map_err(|source| self.failed("delete an expired file", source))?;
+            self.remove(&path).map_err(|error| self.failed("delete an expired file", error))?;
             state.finished.remove(0);
         }
         Ok(count)
@@ -222,14 +224,14 @@ impl IndexService {
         state.unsynced.clear();
         if let Some(current) = state.current.take_if(|_| current_goes) {
             let path = self.options.directory.join(&current.name);
-            self.remove(&path).map_err(|source| self.failed("delete a file beyond the log's end", source))?;
+            self.remove(&path).map_err(|error| self.failed("delete a file beyond the log's end", error))?;
             state.waiting_since = None;
             removed += 1;
         }
         while state.finished.len() > keep {
             let Some(file) = state.finished.pop() else { break };
             let path = self.options.directory.join(&file.name);
-            self.remove(&path).map_err(|source| self.failed("delete a file beyond the log's end", source))?;
+            self.remove(&path).map_err(|error| self.failed("delete a file beyond the log's end", error))?;
             removed += 1;
         }
         Ok(removed)
@@ -240,13 +242,13 @@ impl IndexService {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn failed(&self, step: &'static str, source: io::Error) -> IndexError {
-        IndexError::Io { step, directory: self.options.directory.clone(), source }
+    pub(super) fn failed(&self, step: &'static str, error: io::Error) -> IndexError {
+        IndexError::Io { step, directory: self.options.directory.clone(), error }
     }
 
     fn failure(&self) -> impl Fn(&'static str, io::Error) -> IndexError + Send + 'static {
         let directory = self.options.directory.clone();
-        move |step, source| IndexError::Io { step, directory: directory.clone(), source }
+        move |step, error| IndexError::Io { step, directory: directory.clone(), error }
     }
 
     fn remove(&self, path: &std::path::Path) -> io::Result<()> {
@@ -256,29 +258,41 @@ impl IndexService {
         }
     }
 
+    /// [`IndexService::put`] for a record whose keys have been hashed, by [`key_hashes`](super::key_hashes).
+    pub(crate) fn put_fed(&self, record: &Fed, now: Millis) -> Result<(), IndexError> {
+        self.put_hashes(&mut self.lock(), &record.hashes, PhysicalOffset(record.at), record.stored, now)
+    }
+
     fn put_record(&self, state: &mut State, record: &IndexRecord<'_>, now: Millis) -> Result<(), IndexError> {
+        self.put_hashes(state, &record.key_hashes(), record.phy_offset, record.store_timestamp, now)
+    }
+
+    fn put_hashes(
+        &self,
+        state: &mut State,
+        hashes: &[u32],
+        at: PhysicalOffset,
+        stored: Millis,
+        now: Millis,
+    ) -> Result<(), IndexError> {
         let end = state.end();
-        if end.is_some_and(|end| record.phy_offset < end) {
+        if end.is_some_and(|end| at < end) {
             return Ok(());
         }
         if state.waiting_entries() >= 2 * self.options.batch_entries_max {
             self.write_current(state)?;
         }
-        let may_be_there = end == Some(record.phy_offset);
-        let mut hashes = std::mem::take(&mut state.hashes);
-        record.key_hashes(&mut hashes);
-        let put = hashes.iter().try_for_each(|hash| {
-            if may_be_there && self.contains(state, *hash, record.phy_offset)? {
-                return Ok(());
+        let may_be_there = end == Some(at);
+        for hash in hashes {
+            if may_be_there && self.contains(state, *hash, at)? {
+                continue;
             }
             let file = self.file_with_room(state, now)?;
             // The file has room, so this cannot be refused.
-            let _ = file.put(*hash, record.phy_offset, record.store_timestamp);
+            let _ = file.put(*hash, at, stored);
             state.waiting_since.get_or_insert(now);
-            Ok(())
-        });
-        state.hashes = hashes;
-        put
+        }
+        Ok(())
     }
 
     fn file_with_room<'a>(&self, state: &'a mut State, now: Millis) -> Result<&'a mut IndexFile, IndexError> {
@@ -291,7 +305,7 @@ impl IndexService {
         }
         let current = match state.current.take() {
             Some(current) => current,
-            None => self.make_file(state, now).map_err(|source| self.failed("make a file", source))?,
+            None => self.make_file(state, now).map_err(|error| self.failed("make a file", error))?,
         };
         Ok(&mut state.current.insert(current).file)
     }
@@ -302,21 +316,29 @@ impl IndexService {
         let name = names::next_name(now, self.options.utc_offset_seconds, newest);
         self.disk.create_dir_all(directory)?;
         // A file of this name can only be left over from a failed attempt: all others were loaded.
-        let file = self.disk.open(&directory.join(&name), OpenMode::Truncate)?;
+        let path = directory.join(&name);
+        let file = self.disk.open(&path, OpenMode::Truncate)?;
         let previous = state.finished.last().map(|file| &file.header);
-        Ok(CurrentFile { file: IndexFile::create(file, self.options.geometry, previous)?, name })
+        match IndexFile::create(file, self.options.geometry, previous) {
+            Ok(file) => Ok(CurrentFile { file, name }),
+            Err(error) => {
+                // A full disk must not be left one more file with each try: the next one has another name.
+                self.remove(&path)?;
+                Err(error)
+            }
+        }
     }
 
     fn write_current(&self, state: &mut State) -> Result<(), IndexError> {
         let Some(current) = &mut state.current else { return Ok(()) };
-        current.file.write_all().map_err(|source| self.failed("write entries", source))?;
+        current.file.write_all().map_err(|error| self.failed("write entries", error))?;
         state.waiting_since = None;
         Ok(())
     }
 
     /// Looks for an entry in the two newest files: a record's keys may be split between them.
     fn contains(&self, state: &State, key_hash: u32, phy_offset: PhysicalOffset) -> Result<bool, IndexError> {
-        let failed = |source| self.failed("read", source);
+        let failed = |error| self.failed("read", error);
         if let Some(current) = &state.current {
             if current.file.contains(key_hash, phy_offset).map_err(failed)? {
                 return Ok(true);

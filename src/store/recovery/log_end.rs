@@ -34,7 +34,7 @@ pub(super) fn read(
 ) -> io::Result<LogEnd> {
     let mut end = LogEnd { at: plan.read_from, dirty: false, records: 0, last: None, unsynced_from: None };
     let trusting = recovery.env.canary(Canary::TrustFileLength);
-    let verify_from = if trusting { u64::MAX } else { plan.verify_from };
+    let verify_from = if trusting || recovery.env.canary(Canary::SkipChecksums) { u64::MAX } else { plan.verify_from };
     loop {
         let stop = Scanner::new(&recovery.segments).walk(end.at, verify_from, |at, record| {
             end.records += 1;
@@ -80,14 +80,18 @@ fn give(recovery: &Recovery<'_>, replays: &mut Replays, at: u64, record: &Record
     let (topic, Ok(id)) = (record.topic(), u32::try_from(record.queue_id())) else { return Ok(()) };
     let number = record.queue_offset().0;
     // No queue can be that long; such a number would only make the files explode.
-    if number > i64::MAX as u64 / 20 || !crate::store::paths::is_directory_name(&topic) {
+    if number > i64::MAX as u64 / 20 {
         return Ok(());
     }
     let replay = match replays.get(&topic, id) {
         Some(replay) => replay,
         None => {
+            let born_at = recovery.deleted.of(&topic);
+            if at < born_at || !crate::store::paths::is_directory_name(&topic) {
+                return Ok(());
+            }
             let queue = recovery.queues.get_or_create(&topic, id).map_err(io::Error::other)?;
-            replays.insert(QueueReplay::find(queue, &recovery.files, recovery.exit)?)
+            replays.insert(QueueReplay::find(queue, &recovery.files, recovery.exit, born_at)?)
         }
     };
     replay.on_record(&recovery.files, number, &entry)

@@ -21,13 +21,14 @@ pub use report::{QueueName, RecoveryReport, Repair};
 use super::checkpoint::Checkpoint;
 use super::commit_log::Segments;
 use super::consume_queue::{ConsumeQueue, QueueEntry, QueueFiles};
+use super::deleted_topics::Ends;
 use super::error::OpenError;
 use super::index::{IndexGeometry, IndexOptions, IndexService};
 use super::options::StoreOptions;
 use super::paths;
 use super::queue_table::QueueTable;
 use super::queues::Queues;
-use crate::env::{Env, Millis};
+use crate::env::{Canary, Env, Millis};
 use crate::proto::message::record::BodyCrc;
 use crate::proto::PhysicalOffset;
 use log_end::LogEnd;
@@ -44,6 +45,8 @@ struct Recovery<'a> {
     segments: Segments,
     files: QueueFiles,
     queues: Queues,
+    /// Topics that are gone although the log holds records of theirs.
+    deleted: Ends,
 }
 
 /// What a run found.
@@ -63,12 +66,13 @@ impl Recovery<'_> {
     async fn run(&mut self, table: Option<QueueTable>) -> Result<Recovered, OpenError> {
         let queue_dir = paths::consume_queue_dir(&self.options.root);
         let io = || OpenError::io("read or write queues below", &queue_dir);
-        let mut replays = self.find_queues(table.as_ref()).map_err(io())?;
         let (log_min, log_limit) = self.log_range();
-        let table = match table {
+        let mut table = match table {
             Some(table) if self.is_of_this_log(&table).map_err(io())? => Some(table),
             _ => None,
         };
+        self.remove_deleted(table.as_mut()).await?;
+        let mut replays = self.find_queues(table.as_ref()).map_err(io())?;
         let short_queue = match &table {
             Some(table) => self.trust_table(table, &mut replays).map_err(io())?,
             None => {
@@ -95,7 +99,12 @@ impl Recovery<'_> {
         if !incomplete {
             self.end_log(&end, &plan, table.as_ref(), &mut repairs).await?;
             for replay in replays.into_iter() {
+                let (queue, was) = (Arc::clone(&replay.queue), replay.was);
                 let finished = replay.finish(&self.files, log_min.min(end.at), end.at).map_err(io())?;
+                if was > queue.next() && self.env.canary(Canary::QueuesAheadOfLog) {
+                    queue.set_next(was);
+                    queue.publish(was);
+                }
                 repairs.extend(finished.repairs);
                 unwritten.extend(finished.unwritten);
             }
@@ -133,13 +142,41 @@ impl Recovery<'_> {
         (first, self.segments.last().map_or(0, |last| last.end()))
     }
 
+    /// Removes queues of deleted topics that a power cut brought back, and forgets those that a table from before the
+    /// deletion names. Whatever a newer topic of the same name has in its queues lies behind both, and is read again.
+    async fn remove_deleted(&self, mut table: Option<&mut QueueTable>) -> Result<(), OpenError> {
+        let queue_dir = paths::consume_queue_dir(&self.options.root);
+        let mut removed = false;
+        for (topic, deleted_at) in self.deleted.iter() {
+            // A newer table was made after it, and tells what files the newer topic has; once the topic's records have
+            // expired only the files tell.
+            let newer = table.as_ref().is_some_and(|table| table.log_end > deleted_at);
+            if newer || deleted_at <= self.log_range().0 || !paths::is_directory_name(topic) {
+                continue;
+            }
+            if let Some(table) = &mut table {
+                table.queues.retain(|(named, _), _| named != topic);
+            }
+            let directory = queue_dir.join(&**topic);
+            if self.env.disk.exists(&directory) {
+                self.queues.of_topic(topic).iter().for_each(|queue| self.files.forget(queue));
+                self.env.disk.remove_dir_all(&directory).map_err(OpenError::io("remove", &directory))?;
+                removed = true;
+            }
+        }
+        if removed {
+            self.env.disk.sync_dir(&queue_dir).await.map_err(OpenError::io("sync", &queue_dir))?;
+        }
+        Ok(())
+    }
+
     /// The queues on disk and those the table names.
     fn find_queues(&self, table: Option<&QueueTable>) -> io::Result<Replays> {
         let mut replays = Replays::default();
         let mut find = |topic: &str, id: u32| -> io::Result<()> {
             if replays.get(topic, id).is_none() {
                 let queue = self.queues.get_or_create(topic, id).map_err(io::Error::other)?;
-                replays.insert(QueueReplay::find(queue, &self.files, self.exit)?);
+                replays.insert(QueueReplay::find(queue, &self.files, self.exit, self.deleted.of(topic))?);
             }
             Ok(())
         };
@@ -177,7 +214,8 @@ impl Recovery<'_> {
     fn vouches(&self, topic: &str, id: u32, number: u64, entry: &QueueEntry) -> io::Result<bool> {
         let mut scanner = Scanner::new(&self.segments);
         let Some(record) = scanner.record_at(entry.physical.0, BodyCrc::Trust)? else { return Ok(false) };
-        Ok(record.total_size() == entry.size
+        Ok(entry.physical.0 >= self.deleted.of(topic)
+            && record.total_size() == entry.size
             && record.topic_bytes() == topic.as_bytes()
             && record.queue_id() as u32 == id
             && record.queue_offset().0 == number)

@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex};
 use super::plan::Exit;
 use super::report::RecoveryReport;
 use super::{segments, Recovered, Recovery};
-use crate::env::{Env, FileLock, OpenMode};
+use crate::env::{Canary, Env, FileLock, OpenMode};
 use crate::proto::message::record::BLANK_SIZE;
 use crate::proto::PhysicalOffset;
 use crate::store::checkpoint::CheckpointFile;
 use crate::store::commit_log::CommitLog;
 use crate::store::config_file::ConfigFile;
 use crate::store::consume_queue::{QueueFiles, CQ_UNIT_SIZE};
+use crate::store::deleted_topics::{DeletedTopics, Ends};
 use crate::store::dispatcher::Dispatcher;
 use crate::store::error::OpenError;
 use crate::store::handle::{Counters, Store};
@@ -23,6 +24,7 @@ use crate::store::options::StoreOptions;
 use crate::store::paths;
 use crate::store::queue_table::{QueueTable, TABLE_LEN_MAX};
 use crate::store::queues::Queues;
+use crate::store::seldom::Seldom;
 use crate::store::state::WriteState;
 use crate::store::writer::{LogWriter, StateFiles};
 
@@ -51,12 +53,17 @@ pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError>
     let (checkpoint_file, checkpoint) =
         CheckpointFile::open(&*env.disk, &path).map_err(OpenError::io("open", &path))?;
     let (mut queue_table, table) = open_queue_table(env, &options.root)?;
+    let mut deleted_topics = DeletedTopics::open(env, &options.root)?;
     let mut repairs = Vec::new();
     let segments = segments::load(env, &options, &mut repairs).await?;
     let (root, files_max) = (options.root.clone(), options.open_queue_files_max);
     let files = QueueFiles::new(Arc::clone(&env.disk), root, options.queue_file_size, files_max);
     let queues = Queues::new(usize::MAX);
-    let mut recovery = Recovery { env, options: &options, exit, checkpoint, segments, files, queues };
+    let deleted = match env.canary(Canary::ReviveDeletedTopics) {
+        true => Ends::default(),
+        false => deleted_topics.ends().clone(),
+    };
+    let mut recovery = Recovery { env, options: &options, exit, checkpoint, segments, files, queues, deleted };
     let recovered = match recovery.run(table).await? {
         // The table promised more than the files hold; the log has to tell.
         Recovered { incomplete: true, .. } => recovery.run(None).await?,
@@ -69,10 +76,13 @@ pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError>
     let Recovery { segments, files, queues, .. } = recovery;
     queues.set_max(options.queues_max);
     repairs.extend(recovered.repairs);
-    for repair in &repairs {
-        tracing::warn!("{repair}");
-    }
     let log_end = recovered.end.at;
+    deleted_topics.on_recovered(segments.first().map_or(0, |first| first.base()), log_end);
+    match deleted_topics.save(0).await {
+        // The store has to open for retention to make room; it is saved with the next queue table.
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+        saved => saved.map_err(OpenError::io("write", &paths::deleted_topics(&options.root)))?,
+    }
     let in_table = recovered.table.as_ref().map(|table| (table.last_record, table.last_store_time));
     let last_record = recovered.end.last.or(in_table).unwrap_or_default();
     let report = RecoveryReport {
@@ -93,6 +103,9 @@ pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError>
         dispatched: AtomicU64::new(dispatch_from),
         queues_synced: AtomicU64::new(recovered.table.map_or(0, |table| table.log_end)),
         queue_deleted: AtomicBool::new(false),
+        deleted_topics: futures::lock::Mutex::new(deleted_topics),
+        no_space: AtomicBool::new(false),
+        damage_told: Seldom::default(),
         state: WriteState::default(),
         counters: Counters::default(),
         lock: Mutex::new(Some(lock)),

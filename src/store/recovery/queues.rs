@@ -30,13 +30,15 @@ pub(super) struct QueueReplay {
     /// What is trusted, and grows as records are read.
     pub extent: QueueExtent,
     /// Entries that were right before anything was read.
-    was: u64,
+    pub(super) was: u64,
     /// Whether `extent.next` is known: from the table, from entries on disk or from a record.
     known: bool,
     /// The number that the table says comes next: it is not given out twice, whatever is lost.
     floor: u64,
     /// Records below this position have their entries.
     skip_below: u64,
+    /// Records below this position are of a topic that was deleted.
+    born_at: u64,
     /// A record with a number that the queue had before. The next one tells whether it is damaged.
     held: Option<(u64, QueueEntry)>,
     /// How the store was left.
@@ -53,8 +55,13 @@ pub(super) struct QueueReplay {
 }
 
 impl QueueReplay {
-    /// A queue as it lies on disk. Nothing of it is trusted yet.
-    pub(super) fn find(queue: Arc<ConsumeQueue>, files: &QueueFiles, exit: Exit) -> io::Result<QueueReplay> {
+    /// A queue as it lies on disk. Nothing of it is trusted yet. Records below `born_at` are of a deleted topic.
+    pub(super) fn find(
+        queue: Arc<ConsumeQueue>,
+        files: &QueueFiles,
+        exit: Exit,
+        born_at: u64,
+    ) -> io::Result<QueueReplay> {
         let bases = files.bases(&queue)?;
         files.check_sizes(&queue, &bases)?;
         Ok(QueueReplay {
@@ -65,6 +72,7 @@ impl QueueReplay {
             known: false,
             floor: 0,
             skip_below: 0,
+            born_at,
             held: None,
             exit,
             piece: Vec::new(),
@@ -126,7 +134,7 @@ impl QueueReplay {
 
     /// A record of this queue lies in the log.
     pub(super) fn on_record(&mut self, files: &QueueFiles, number: u64, entry: &QueueEntry) -> io::Result<()> {
-        if entry.physical.0 < self.skip_below {
+        if entry.physical.0 < self.skip_below.max(self.born_at) {
             return Ok(());
         }
         self.touched = true;

@@ -5,6 +5,7 @@ use std::io;
 use crate::proto::message::parse;
 use crate::proto::message::record::{BodyCrc, Parsed, RecordError, RecordView};
 use crate::store::commit_log::Segments;
+use crate::store::error::Unreadable;
 use crate::store::segment::Segment;
 
 /// Bytes read at once.
@@ -110,6 +111,6 @@ impl<'a> Scanner<'a> {
         }
         self.buffer.resize(len.max(CHUNK).min(left), 0);
         self.buffered_at = at;
-        segment.read_file(at, &mut self.buffer)
+        segment.read_file(at, &mut self.buffer).map_err(Unreadable::at(segment.path(), at - segment.base()))
     }
 }

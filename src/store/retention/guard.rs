@@ -31,6 +31,9 @@ pub struct Observation<'a> {
     pub log: Option<Space>,
     /// Partition of the consume queues; `None` if the disk would not say.
     pub queues: Option<Space>,
+    /// Whether a disk refused the space for a segment since the last pass, however full it says it is: a quota may be
+    /// used up.
+    pub no_space: bool,
     /// Segments, oldest first, up to the one that is being written; files prepared behind it are not in the list.
     pub segments: &'a [Segment],
 }
@@ -54,12 +57,6 @@ pub enum DiskRefusal {
         /// Usage at which writes are taken again.
         resume_percent: u8,
     },
-    /// The disk refused to give space for a new segment.
-    #[error("the disk of {} has no space for a new segment: the broker tries again every few seconds", directory.display())]
-    NoSpace {
-        /// The directory on the full disk.
-        directory: PathBuf,
-    },
 }
 
 /// Why segments go.
@@ -69,7 +66,7 @@ pub enum DeleteReason {
     Hour,
     /// They expired and an operator asked.
     Manual,
-    /// They expired and the disk is fuller than `diskMaxUsedSpaceRatio`.
+    /// They expired and the disk is fuller than `diskMaxUsedSpaceRatio`, or has no space for a segment.
     Space,
     /// The disk is so full that segments go before they expire.
     Forced,
@@ -123,6 +120,11 @@ impl DiskGuard {
         DiskGuard { policy, log_directory, queue_directory, refusal: None, manual_passes: 0 }
     }
 
+    /// Goes by other settings from the next pass on.
+    pub fn set_policy(&mut self, policy: RetentionPolicy) {
+        self.policy = policy;
+    }
+
     /// Why writes are refused now, if they are.
     pub fn refusal(&self) -> Option<&DiskRefusal> {
         self.refusal.as_ref()
@@ -133,18 +135,8 @@ impl DiskGuard {
         self.manual_passes = MANUAL_PASSES;
     }
 
-    /// The disk had no space when a segment was made. Writes stop until a pass finds room.
-    pub fn on_no_space(&mut self, out: &mut Vec<RetentionEffect>) {
-        if self.refusal.is_none() {
-            let refusal = DiskRefusal::NoSpace { directory: self.log_directory.clone() };
-            self.refusal = Some(refusal.clone());
-            out.push(RetentionEffect::StopWrites(refusal));
-        }
-    }
-
     /// One pass: first whether writes are taken, then what to delete.
     pub fn on_pass(&mut self, seen: &Observation<'_>, out: &mut Vec<RetentionEffect>) {
-        let had_no_space = matches!(self.refusal, Some(DiskRefusal::NoSpace { .. }));
         self.decide_writes(seen, out);
         let manual = self.manual_passes > 0;
         self.manual_passes = self.manual_passes.saturating_sub(1);
@@ -152,7 +144,7 @@ impl DiskGuard {
             |limit: u8| [seen.log, seen.queues].into_iter().flatten().filter_map(used_percent).any(|used| used > limit);
         let reason = if self.policy.clean_forcibly && above(self.policy.resume_percent()) {
             DeleteReason::Forced
-        } else if above(self.policy.max_used_percent) || had_no_space {
+        } else if seen.no_space || above(self.policy.max_used_percent) {
             DeleteReason::Space
         } else if manual {
             DeleteReason::Manual
@@ -184,7 +176,7 @@ impl DiskGuard {
         };
         if used_percent > limit_percent {
             let refusal = too_full(directory);
-            if !matches!(self.refusal.replace(refusal.clone()), Some(DiskRefusal::TooFull { .. })) {
+            if self.refusal.replace(refusal.clone()).is_none() {
                 out.push(RetentionEffect::StopWrites(refusal));
             }
         } else if used_percent <= resume_percent {
@@ -252,7 +244,8 @@ mod tests {
     fn pass(guard: &mut DiskGuard, used: u64, hour: u8, segments: &[Segment]) -> Vec<RetentionEffect> {
         let space = Some(Space { total: 100_000, available: 100_000 - used * 1000 });
         let mut out = Vec::new();
-        guard.on_pass(&Observation { now: NOW, local_hour: hour, log: space, queues: space, segments }, &mut out);
+        let seen = Observation { now: NOW, local_hour: hour, log: space, queues: space, no_space: false, segments };
+        guard.on_pass(&seen, &mut out);
         out
     }
 
@@ -341,7 +334,9 @@ mod tests {
         let mut out = Vec::new();
         let log = Some(Space { total: 100, available: 50 });
         let queues = Some(Space { total: 1000, available: 99 });
-        guard.on_pass(&Observation { now: NOW, local_hour: 0, log, queues, segments: &segments(&[0, 0]) }, &mut out);
+        let segments = segments(&[0, 0]);
+        let seen = Observation { now: NOW, local_hour: 0, log, queues, no_space: false, segments: &segments };
+        guard.on_pass(&seen, &mut out);
         assert!(
             matches!(&out[0], RetentionEffect::StopWrites(DiskRefusal::TooFull { directory, used_percent: 91, .. })
             if directory == Path::new("/data/consumequeue"))
@@ -350,14 +345,16 @@ mod tests {
     }
 
     #[test]
-    fn no_space_for_a_segment_stops_writes_until_a_pass_finds_room() {
+    fn no_space_for_a_segment_deletes_what_has_expired() {
         let mut guard = guard(RetentionSettings::default());
         let mut out = Vec::new();
-        guard.on_no_space(&mut out);
-        guard.on_no_space(&mut out);
-        assert!(matches!(out[..], [RetentionEffect::StopWrites(DiskRefusal::NoSpace { .. })]));
-        let freed = pass(&mut guard, 60, 3, &segments(&[100, 0]));
-        assert_eq!(freed, [RetentionEffect::ResumeWrites, delete(1, DeleteReason::Space)]);
+        let space = Some(Space { total: 100, available: 40 });
+        let segments = segments(&[100, 0, 0]);
+        let seen =
+            Observation { now: NOW, local_hour: 3, log: space, queues: space, no_space: true, segments: &segments };
+        guard.on_pass(&seen, &mut out);
+        assert_eq!(out, [delete(1, DeleteReason::Space)], "and nothing younger");
+        assert_eq!(pass(&mut guard, 60, 3, &segments), []);
     }
 
     #[test]
@@ -365,10 +362,10 @@ mod tests {
         let mut guard = guard(RetentionSettings::default());
         let mut out = Vec::new();
         let none = Space { total: 0, available: 0 };
-        guard.on_pass(
-            &Observation { now: NOW, local_hour: 0, log: None, queues: Some(none), segments: &segments(&[100, 0]) },
-            &mut out,
-        );
+        let segments = segments(&[100, 0]);
+        let queues = Some(none);
+        let seen = Observation { now: NOW, local_hour: 0, log: None, queues, no_space: false, segments: &segments };
+        guard.on_pass(&seen, &mut out);
         assert_eq!(out, []);
         assert_eq!(used_percent(Space { total: 1000, available: 99 }), Some(91), "rounded up");
     }

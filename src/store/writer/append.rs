@@ -6,13 +6,14 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::{LogWriter, Unconfirmed};
-use crate::env::Millis;
+use crate::env::{Canary, Millis};
 use crate::proto::message::encode::{blank, patch_offsets};
 use crate::proto::message::record::{self, BLANK_SIZE, OVERHEAD_V1};
 use crate::proto::{PhysicalOffset, QueueOffset};
 use crate::store::batch::{AppendBatch, AppendItem, AppendResult, Stored};
 use crate::store::derive;
 use crate::store::error::{Refusal, StoreError};
+use crate::store::index::Fed;
 use crate::store::options::FlushMode;
 use crate::store::segment::Segment;
 
@@ -62,6 +63,9 @@ impl LogWriter {
             if let Err(refusal) = self.make_room().await {
                 let _ = refuse_rest(batch, results, &refusal);
                 return;
+            }
+            if self.store.env.canary(Canary::RewriteBatch) {
+                results.clear();
             }
             if self.append(batch, results) == Progress::Done {
                 return;
@@ -165,10 +169,21 @@ impl LogWriter {
                 self.enqueue(item, stored, bytes);
             }
         }
+        self.feed_index(&items[run.first..], &results[run.first..]);
         let counters = &self.store.counters;
         counters.messages_appended.fetch_add((results.len() - run.first) as u64, Ordering::Relaxed);
         counters.bytes_appended.fetch_add(run.bytes.len() as u64, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Tells the index of written records whose keys are known.
+    fn feed_index(&self, items: &[AppendItem], results: &[AppendResult]) {
+        let Some(index) = &self.store.index else { return };
+        index.feed.put(items.iter().zip(results).filter_map(|(item, result)| {
+            let (Ok(stored), Some(hashes)) = (result, &item.keys) else { return None };
+            let (at, end) = (stored.physical.0, stored.end.0);
+            Some(Fed { at, end, stored: stored.store_time, hashes: hashes.clone() })
+        }));
     }
 
     /// Adds the entry of a written record to its queue, to become visible when the record is confirmed.

@@ -62,6 +62,7 @@ impl LogWriter {
         let unsaved = |error| StoreError::io("save the queue table")(error);
         let table = table.encode().map_err(io::Error::other).map_err(unsaved)?;
         files.queue_table.save(&table).await.map_err(io::Error::other).map_err(unsaved)?;
+        self.store.save_deleted_topics().await.map_err(StoreError::io("save the deleted topics"))?;
         checkpoint.logics_msg_timestamp = self.last_store_time;
         checkpoint.index_msg_timestamp = Millis(self.store.index_synced.load(Ordering::Acquire));
         files.checkpoint.save(&checkpoint).await.map_err(StoreError::io("save the checkpoint"))

@@ -20,7 +20,7 @@ use super::handle::Store;
 use super::options::FlushMode;
 use super::queue_table::QueueTable;
 use super::segment::Segment;
-use crate::env::Millis;
+use crate::env::{Canary, Millis};
 use crate::proto::PhysicalOffset;
 use upkeep::Upkeep;
 
@@ -107,7 +107,7 @@ impl LogWriter {
     /// Tells readers about everything appended.
     fn publish(&mut self) {
         self.store.log.publish_end(self.position);
-        if self.store.options.flush == FlushMode::Async {
+        if self.store.options.flush == FlushMode::Async || self.store.env.canary(Canary::ShowUnsynced) {
             self.confirm(self.position);
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::LogWriter;
-use crate::env::{BoxFuture, Millis};
+use crate::env::{BoxFuture, Canary, Millis};
 use crate::proto::PhysicalOffset;
 use crate::store::error::StoreError;
 use crate::store::options::FlushMode;
@@ -48,8 +48,11 @@ impl LogWriter {
     /// nothing about these bytes.
     pub fn finish_sync(&mut self, done: SyncDone) -> Result<PhysicalOffset, StoreError> {
         self.syncing = false;
-        if let Err(error) = done.result {
-            return Err(self.poison("sync the commit log", error));
+        match done.result {
+            Err(error) if !self.store.env.canary(Canary::IgnoreSyncError) => {
+                return Err(self.poison("sync the commit log", error));
+            }
+            _ => {}
         }
         if let Some(poisoned) = self.store.state.poisoned() {
             return Err(poisoned);

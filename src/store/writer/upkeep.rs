@@ -11,13 +11,14 @@ use futures::future::{FutureExt, Shared};
 use super::append::KEPT_ENTRIES;
 use super::pages::PagesAhead;
 use super::LogWriter;
-use crate::env::{BoxFuture, Millis};
+use crate::env::{BoxFuture, Canary, Millis};
 use crate::store::checkpoint::{Checkpoint, CheckpointFile};
 use crate::store::config_file::ConfigFile;
 use crate::store::consume_queue::ConsumeQueue;
 use crate::store::error::{Refusal, StoreError};
 use crate::store::queue_table::QueueTable;
 use crate::store::segment::Segment;
+use crate::store::trouble::Trouble;
 
 /// Queues whose entries go to their files in one call of [`LogWriter::maintain`] at most.
 const QUEUES_PER_PASS: usize = 512;
@@ -51,6 +52,9 @@ pub(super) struct Upkeep {
     /// Queues by the time their entries were written, with their length then.
     cooling: VecDeque<(Millis, Arc<ConsumeQueue>, u64)>,
     checkpoint: CheckpointState,
+    preparing_ahead: Trouble,
+    saving: Trouble,
+    saving_queues: Trouble,
 }
 
 /// What the files of the store's state hold and will hold.
@@ -104,6 +108,9 @@ impl Upkeep {
                 gathering: None,
                 queues_synced_at: now,
             },
+            preparing_ahead: Trouble::default(),
+            saving: Trouble::default(),
+            saving_queues: Trouble::default(),
         }
     }
 
@@ -166,17 +173,19 @@ impl LogWriter {
             Done::Pages => self.upkeep.pages.done(),
             Done::Segment(number, prepared) => self.take_prepared(number, prepared),
             Done::Checkpoint { files, saved, queues, result } => {
+                // The log is what counts: without the checkpoint a recovery only reads more of it.
+                // Two files: the one may find space where the other does not.
+                match queues {
+                    Some(_) => self.upkeep.saving_queues.note("save the lengths of the queues", &result),
+                    None => self.upkeep.saving.note("save the checkpoint", &result),
+                }
                 let state = &mut self.upkeep.checkpoint;
                 state.files = Some(files);
-                match result {
-                    Ok(()) => {
-                        state.saved = saved;
-                        if let Some(queues) = queues {
-                            self.store.queues_synced.fetch_max(queues.table.log_end, Ordering::AcqRel);
-                        }
+                if result.is_ok() {
+                    state.saved = saved;
+                    if let Some(queues) = queues {
+                        self.store.queues_synced.fetch_max(queues.table.log_end, Ordering::AcqRel);
                     }
-                    // The log is what counts: without the checkpoint a recovery only reads more of it.
-                    Err(error) => tracing::warn!(%error, "cannot save the checkpoint"),
                 }
             }
         }
@@ -233,14 +242,15 @@ impl LogWriter {
         if self.upkeep.preparing.take_if(|preparing| preparing.number == number).is_none() {
             return;
         }
-        match prepared {
-            Ok(segment) => self.upkeep.next = Some(segment),
-            Err(error) => tracing::warn!(%error, "cannot make the next segment ahead of time"),
-        }
+        self.upkeep.preparing_ahead.note("make the next segment ahead of time", &prepared);
+        self.upkeep.next = prepared.ok();
     }
 
     /// The error for a batch that found no segment. Nothing was written, so the next batch may try again.
     fn no_segment(&self, error: &io::Error) -> StoreError {
+        if error.kind() == io::ErrorKind::StorageFull {
+            self.store.no_space.store(true, Ordering::Release);
+        }
         let directory = self.store.options.commit_log_dir.display();
         let reason = format!("cannot make the next segment in {directory}: {error}").into();
         StoreError::Refused { refusal: Refusal::NoSegment, reason }
@@ -311,9 +321,12 @@ impl LogWriter {
         Some(Box::pin(async move {
             let result = async {
                 if let Some((unsynced, table)) = table {
-                    store.files.sync(unsynced).await?;
+                    if !store.env.canary(Canary::QueueTableBeforeQueues) {
+                        store.files.sync(unsynced).await?;
+                    }
                     let table = table.map_err(io::Error::other)?;
                     files.queue_table.save(&table).await.map_err(io::Error::other)?;
+                    store.save_deleted_topics().await?;
                 }
                 files.checkpoint.save(&saved).await
             };

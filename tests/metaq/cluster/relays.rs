@@ -23,12 +23,14 @@ async fn wir_2_answers_go_back_to_who_asked() {
     for (client, name) in [(&a, "a"), (&b, "b")] {
         client.join(name, "cg", "Orders", Language::Java).await;
         let answer = Response { remark: Some(format!("by {name}")), ..Response::success() }.with_body(name);
+        let answer = answer.with("name", name).with("odd \u{1}", "");
         client.answers(request::GET_CONSUMER_RUNNING_INFO, answer);
     }
     let (tool, other) = (broker.client().await, broker.client().await);
     for _ in 0..20 {
         let (from_a, from_b) = join(tool.ask(running_info("a")), other.ask(running_info("b"))).await;
         assert_eq!((from_a.body.as_slice(), from_a.remark.as_deref()), (b"a".as_slice(), Some("by a")));
+        assert_eq!((from_a.ext("name"), from_a.ext("odd \u{1}")), (Some("a"), Some("")), "its fields are passed on");
         assert_eq!((from_b.body.as_slice(), from_b.remark.as_deref()), (b"b".as_slice(), Some("by b")));
     }
     assert_eq!(a.asked(request::GET_CONSUMER_RUNNING_INFO)[0].ext("jstackEnable"), Some("true"));

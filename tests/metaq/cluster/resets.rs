@@ -1,14 +1,16 @@
 //! Offsets moved by tools.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures::future::{join, join3, join_all};
 use metaq::proto::body::{from_slice, GetConsumerStatusBody, MessageQueue, ResetOffsetBody, ResetOffsetBodyForC};
 use metaq::proto::remoting::requests::{
-    GetConsumerStatus, OffsetResponse, QueryConsumerOffset, ResetOffset, UpdateConsumerOffset,
+    DeleteTopicInBroker, GetConsumerStatus, OffsetResponse, QueryConsumerOffset, ResetOffset, UpdateConsumerOffset,
 };
 use metaq::proto::remoting::{request, Command, Language, Response};
 
-use super::support::{bodies, messages, next_offset, Broker, Client};
+use super::support::{bodies, messages, next_offset, pull_command, send_command, until, Broker, Client};
 
 const RESET: i32 = 21;
 
@@ -169,4 +171,88 @@ async fn members_tell_where_they_are() {
     assert_eq!(status.consumer_table["a"][&queue], 7);
     let absent = GetConsumerStatus { client_addr: Some("b".into()), ..header };
     assert_eq!(tool.ask(ask(&absent)).await.code, 206);
+}
+
+/// A member that waits for messages hears of a reset at once, also when the queue has never held any.
+#[tokio::test]
+async fn a_waiting_pull_is_woken_by_a_reset() {
+    let (broker, a) = consumed("").await;
+    let (tool, other) = (broker.client().await, broker.client().await);
+    let shared = broker.handle().shared();
+    let parked =
+        |count| until(&broker.env, async move || (shared.parked_pulls.load(Ordering::Relaxed) == count).then_some(()));
+    let waiting = a.pull("cg", "Orders", 10, Duration::from_secs(15));
+    let (moved, _, _) = join3(waiting, other.pull("other", "Orders", 10, Duration::from_secs(2)), async {
+        parked(2).await;
+        tool.get(reset(Some(4), 0)).await;
+        parked(1).await;
+    })
+    .await;
+    assert_eq!((moved.code, next_offset(&moved)), (RESET, 4), "it did not wait for its 15 s");
+    assert_eq!(messages(&a.pull("cg", "Orders", 4, Duration::ZERO).await.body).len(), 6);
+}
+
+/// A topic that is deleted has nothing left to wait for, and does not come back by those who waited.
+#[tokio::test]
+async fn a_waiting_pull_is_told_that_its_topic_was_deleted() {
+    let (broker, a) = consumed("").await;
+    let tool = broker.client().await;
+    let shared = broker.handle().shared();
+    let (told, ()) = join(a.pull("cg", "Orders", 10, Duration::from_secs(15)), async {
+        until(&broker.env, async || (shared.parked_pulls.load(Ordering::Relaxed) == 1).then_some(())).await;
+        let delete = DeleteTopicInBroker { topic: "Orders".into() };
+        tool.get(Command::request(request::DELETE_TOPIC_IN_BROKER).with_ext(&delete)).await;
+    })
+    .await;
+    assert_eq!(told.code, 17, "{:?}", told.remark);
+    assert!(shared.store.queue("Orders", 0).is_none(), "the queue is gone");
+}
+
+/// An offset beyond the queue's end would have the group miss what comes; a queue that is none has none.
+#[tokio::test]
+async fn offsets_and_queues_that_do_not_exist_are_not_committed() {
+    let (broker, client) = consumed("").await;
+    let ask = async |queue_id: i32, offset: i64| {
+        let header = UpdateConsumerOffset {
+            consumer_group: "cg".into(),
+            topic: "Orders".into(),
+            queue_id: Some(queue_id),
+            commit_offset: Some(offset),
+        };
+        client.ask(Command::request(request::UPDATE_CONSUMER_OFFSET).with_ext(&header)).await
+    };
+    for (queue_id, offset) in [(0, 11), (0, i64::MAX), (0, -2), (0, i64::MIN), (-1, 0), (1, 0), (i32::MAX, 0)] {
+        let refused = ask(queue_id, offset).await;
+        let remark = refused.remark.unwrap_or_default();
+        assert!(refused.code == 29 && remark.contains("is illegal"), "{queue_id} {offset}: {remark}");
+    }
+    assert_eq!(committed(&client).await, 10);
+    let mut pull = pull_command("cg", "Orders", 10, Duration::ZERO);
+    pull.ext.retain(|(name, _)| !matches!(name.as_str(), "commitOffset" | "sysFlag"));
+    pull.ext.extend([("commitOffset".into(), "99".into()), ("sysFlag".into(), "5".into())]);
+    assert_eq!(client.ask(pull).await.code, 19);
+    assert_eq!(committed(&client).await, 10, "nor with a pull");
+    assert_eq!(ask(0, -1).await.code, 0);
+    let mut query = Command::request(request::QUERY_CONSUMER_OFFSET);
+    for (name, value) in [("consumerGroup", "cg"), ("topic", "Orders"), ("queueId", "7"), ("setZeroIfNotFound", "true")]
+    {
+        query.ext.push((name.into(), value.into()));
+    }
+    assert_eq!(broker.client().await.ask(query).await.code, 22, "a queue the topic has not got has no offset");
+}
+
+/// Sends that meet the deletion of their topic are stored, or told that it is gone: clients then ask for the route.
+#[tokio::test]
+async fn sends_during_a_deletion_are_stored_or_told_that_the_topic_is_gone() {
+    let broker = Broker::start("autoCreateTopicEnable=true\n").await;
+    let (producer, tool) = (broker.client().await, broker.client().await);
+    for round in 0..20 {
+        producer.send("Orders", "a", &[]).await;
+        let sends = join_all((0..200).map(|_| producer.ask(send_command("Orders", "b", &[]))));
+        let delete = DeleteTopicInBroker { topic: "Orders".into() };
+        let deleted = tool.get(Command::request(request::DELETE_TOPIC_IN_BROKER).with_ext(&delete));
+        let (answers, _) = join(sends, deleted).await;
+        let odd: Vec<_> = answers.iter().filter(|answer| !matches!(answer.code, 0 | 17)).collect();
+        assert!(odd.is_empty(), "round {round}: {:?}", odd[0]);
+    }
 }

@@ -69,6 +69,10 @@ impl Broker {
         self.handle.stop(LIMIT).await.unwrap();
     }
 
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     pub fn address(&self) -> SocketAddr {
         self.handle.address()
     }
@@ -85,6 +89,7 @@ impl Broker {
 /// One connection, and what it answers to the broker's requests.
 pub struct Client {
     pub env: Env,
+    pub address: SocketAddr,
     pub handle: ConnectionHandle,
     service: Arc<ClientService>,
 }
@@ -118,7 +123,7 @@ impl Client {
     pub async fn connect(env: &Env, address: SocketAddr) -> Client {
         let service = Arc::new(ClientService::default());
         let handle = connect(env, &address.to_string(), Arc::clone(&service), LIMIT).await.unwrap();
-        Client { env: env.clone(), handle, service }
+        Client { env: env.clone(), address, handle, service }
     }
 
     /// Sends a request and waits for its answer.
@@ -136,13 +141,17 @@ impl Client {
 
     /// What this client answers from now on to the broker's requests of a code. Without it, success.
     pub fn answers(&self, code: i32, answer: Response) {
-        self.service.answers.lock().unwrap().insert(code, answer);
+        self.service.answers(code, Some(answer));
+    }
+
+    /// Requests of a code get no answer from now on.
+    pub fn never_answers(&self, code: i32) {
+        self.service.answers(code, None);
     }
 
     /// The broker's requests so far.
     pub fn asked(&self, code: i32) -> Vec<Command> {
-        let asked = self.service.asked.lock().unwrap();
-        asked.iter().filter(|command| command.code == code).cloned().collect()
+        self.service.asked(code)
     }
 
     /// Waits for the broker's next request of a code, the first one if there was none.
@@ -298,9 +307,23 @@ pub async fn until<T>(env: &Env, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 #[derive(Default)]
-struct ClientService {
+pub struct ClientService {
     asked: Mutex<Vec<Command>>,
-    answers: Mutex<BTreeMap<i32, Response>>,
+    /// `None`: no answer at all.
+    answers: Mutex<BTreeMap<i32, Option<Response>>>,
+}
+
+impl ClientService {
+    /// What is answered from now on to requests of a code. Without it, success.
+    pub fn answers(&self, code: i32, answer: Option<Response>) {
+        self.answers.lock().unwrap().insert(code, answer);
+    }
+
+    /// The requests of a code so far.
+    pub fn asked(&self, code: i32) -> Vec<Command> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter(|command| command.code == code).cloned().collect()
+    }
 }
 
 impl Service for ClientService {
@@ -311,8 +334,10 @@ impl Service for ClientService {
     fn request(&self, _: &mut (), head: &Head<'_>, frame: &RawFrame<'_>, output: &mut Output) -> Result<(), String> {
         self.asked.lock().unwrap().push(Command::decode(frame).unwrap());
         if !head.is_oneway() {
-            let answer = self.answers.lock().unwrap().get(&head.code).cloned().unwrap_or_default();
-            encode_response(&mut output.bytes, frame.serialization, head.opaque, &answer);
+            let answer = self.answers.lock().unwrap().get(&head.code).cloned();
+            if let Some(answer) = answer.unwrap_or_else(|| Some(Response::success())) {
+                encode_response(&mut output.bytes, frame.serialization, head.opaque, &answer);
+            }
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
 
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use metaq::env::Stream;
 use metaq::proto::remoting::requests::{GetMaxOffset, UnregisterClient};
 use metaq::proto::remoting::{frame, request, Command, Language, Serialization};
@@ -200,4 +200,28 @@ async fn res_1_who_has_left_leaves_nothing_behind() {
     clients.iter().for_each(|client| client.handle.close());
     until(&broker.env, async || shared.connections().is_empty().then_some(())).await;
     assert_eq!(present(), (0, 0));
+}
+
+/// Connections that begin large frames and do not go on hold a bounded number of bytes: others with large frames wait for
+/// room, everybody else goes on.
+#[tokio::test]
+async fn large_frames_that_do_not_come_hold_bounded_memory() {
+    let broker = Broker::start("inFlightBytesPerBroker=8000000\n").await;
+    let bystander = broker.client().await;
+    let mut stuck = Raw::connect(&broker).await;
+    stuck.write(&[&[0, 0x70, 0, 0, 0, 0, 0, 100][..], &vec![b' '; 200_000]].concat()).await.unwrap();
+    for n in 0..50 {
+        assert_eq!(bystander.send("Orders", "a", &[]).await.queue_offset, n, "small frames need no room");
+    }
+    let mut waiting = Raw::connect(&broker).await;
+    let large = encoded(send_command("Orders", &"x".repeat(3_000_000), &[]), 1, Serialization::Json);
+    let written = join(waiting.write(&large), async {
+        for n in 50..250 {
+            assert_eq!(bystander.send("Orders", "a", &[]).await.queue_offset, n, "the large one was not read");
+        }
+        drop(stuck);
+    });
+    written.await.0.unwrap();
+    let answers = waiting.answers_until(1).await;
+    assert_eq!((answers[&1][0].code, answers[&1][0].ext("queueOffset")), (0, Some("250")));
 }

@@ -81,7 +81,7 @@ fn n6_a_slave_before_its_master() {
     assert_eq!(answer, Response::success());
     assert_eq!(world.shown("T"), "a[0=a:1 1=a:2]:4/6");
     let answer = world.register(1, &Broker::new("a", 1, "a:2"));
-    assert_eq!(answer.ext, [("haServerAddr", "ha".to_owned()), ("masterAddr", "a:1".to_owned())]);
+    assert_eq!(answer.ext, [("haServerAddr".into(), "ha".to_owned()), ("masterAddr".into(), "a:1".to_owned())]);
     world.register(1, &Broker::new("a", 1, "a:2").with("T", 16));
     assert_eq!(world.shown("T"), "a[0=a:1 1=a:2]:4/6", "with a master, only its word counts");
 }

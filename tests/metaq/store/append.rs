@@ -292,7 +292,7 @@ async fn a_deleted_topic_starts_anew() {
     running.maintain(START + 1000).await;
     let mut batch = AppendBatch::default();
     running.add(&mut batch, &message("T", 0, b"late", ""));
-    assert_eq!(running.store.delete_topic("T").unwrap().len(), 1);
+    assert_eq!(running.store.delete_topic("T").await.unwrap().len(), 1);
     assert!(matches!(running.append(&mut batch).await[0], Err(StoreError::QueueDeleted { .. })));
     assert!(!world.path("consumequeue/T").exists());
     running.send("T", 0, b"new").await.unwrap();

@@ -91,3 +91,49 @@ async fn after_retention_there_is_no_finding() {
     assert_eq!(report.findings, []);
     assert!(report.log_min.0 > 0);
 }
+
+/// What `metaq store check` advises for damage to what derives from the log.
+#[tokio::test]
+async fn queues_and_index_are_put_right_as_advised() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    fill(&mut running, 100).await;
+    running.close().await;
+    let damage = |path: &Path, at: usize| {
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[at] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    };
+    damage(&world.path("consumequeue/TopicTest/1").join("0".repeat(20)), 20 * 3 + 7);
+    damage(&world.files("index")[0].0, 5);
+    assert!(check(&world).findings.len() >= 2);
+    std::fs::remove_file(world.path("queueTable")).unwrap();
+    let _ = std::fs::remove_file(world.path("queueTable.bak"));
+    std::fs::remove_dir_all(world.path("index")).unwrap();
+    let mut running = world.open().await;
+    running.dispatcher.drain(Millis(START)).unwrap();
+    running.close().await;
+    assert_eq!(check(&world).findings, []);
+}
+
+/// The end of the log is cut off, as by a copy that stopped: damage, for whole messages are gone, and the check says
+/// what the next start makes of it.
+#[tokio::test]
+async fn a_cut_log_is_told_with_what_the_start_does() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    fill(&mut running, 100).await;
+    running.close().await;
+    let (path, _) = world.files("commitlog").pop().unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(1000).unwrap();
+    let report = check(&world);
+    let said: Vec<_> = report.findings.iter().filter(|finding| finding.file == path).map(|f| f.what.clone()).collect();
+    assert!(!report.is_sound());
+    assert!(said.iter().any(|what| what.ends_with("the next start brings it to that length")), "{said:?}");
+    assert!(said.iter().any(|what| what.ends_with("the next start ends the log here")), "{said:?}");
+    let mut running = world.open().await;
+    running.dispatcher.drain(Millis(START)).unwrap();
+    running.close().await;
+    assert_eq!(check(&world).findings, []);
+}

@@ -1,6 +1,9 @@
 //! Deleting old segments, and refusing writes on a full disk.
 
+use std::sync::atomic::Ordering;
+
 use metaq::proto::PhysicalOffset;
+use metaq::store::retention::{DiskGuard, RetentionPolicy, RetentionSettings};
 use metaq::store::{FlushMode, ReadStatus, StoreError};
 
 use super::support::{Running, World, SEGMENT, START};
@@ -103,10 +106,27 @@ async fn dsk_1_a_full_disk_refuses_until_it_is_not() {
     assert_eq!(running.send("T", 0, b"x").await.unwrap().queue_offset.0, 3);
 }
 
+/// Where a quota is used up the disk does not look full; what has expired goes all the same, whatever the hour.
+#[tokio::test]
+async fn no_space_for_a_segment_deletes_what_has_expired() {
+    let world = World::new(FlushMode::Async);
+    let mut running = filled(&world, 200).await;
+    let settings = RetentionSettings { delete_when: String::new(), ..RetentionSettings::default() };
+    let policy = RetentionPolicy::new(&settings, &mut Vec::new());
+    let mut guard = DiskGuard::new(policy, world.path("commitlog"), world.path("consumequeue"));
+    world.clock.0.store(i64::MAX / 2, Ordering::Relaxed);
+    running.store.clean(&mut guard).await.unwrap();
+    let segments = running.store.segment_facts().unwrap().len();
+    world.disk.faults.allocations_fail.store(true, Ordering::Relaxed);
+    while running.send("T", 0, &[0; 1000]).await.is_ok() {}
+    running.store.clean(&mut guard).await.unwrap();
+    assert!(running.store.segment_facts().unwrap().len() < segments);
+    assert!(running.store.min().0 > 0);
+}
+
 /// A queue file that cannot be written stops sends until it can; no entry is lost.
 #[tokio::test]
 async fn queue_files_that_cannot_be_written_stop_sends_for_as_long() {
-    use std::sync::atomic::Ordering;
     let world = World::new(FlushMode::Async);
     let mut running = filled(&world, 3).await;
     running.send("T", 2, b"x").await.unwrap();

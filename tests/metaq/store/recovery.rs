@@ -2,11 +2,12 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
 
 use metaq::store::recovery::{Exit, Repair};
 use metaq::store::{FlushMode, OpenError};
 
-use super::support::{Running, World, SEGMENT, START};
+use super::support::{logged, Running, World, SEGMENT, START};
 
 /// Overwrites bytes of a file.
 fn overwrite(world: &World, relative: &str, at: u64, bytes: &[u8]) {
@@ -228,6 +229,26 @@ async fn damage_in_the_middle_keeps_what_follows() {
     assert_eq!(kept, [bodies(0..10), bodies(11..90)].concat(), "only the damaged one is gone");
 }
 
+/// A pull leaves it out, and the log says where it was; however often it is asked for, not more than once in 10 s.
+#[tokio::test]
+async fn a_damaged_message_that_is_left_out_is_told() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..5).await;
+    let damaged = running.send("T", 0, &[5; 50]).await.unwrap();
+    send(&mut running, 0, 6..10).await;
+    overwrite(&world, "commitlog/00000000000000000000", damaged.physical.0 + 4, &[0; 4]);
+    let lines = logged(|| {
+        for _ in 0..3 {
+            assert_eq!(running.firsts("T", 0).len(), 9);
+        }
+    });
+    let told: Vec<_> = lines.lines().filter(|line| line.contains("WARN")).collect();
+    let [told] = told[..] else { panic!("{lines}") };
+    let place = format!("topic=\"T\" queue=0 offset=5 position={}", damaged.physical.0);
+    assert!(told.contains(&place), "{told}");
+}
+
 /// A queue file that holds only fillers made RocketMQ skip all later records.
 #[tokio::test]
 async fn a_queue_of_only_fillers_is_filled() {
@@ -284,7 +305,7 @@ async fn a_deleted_topic_does_not_come_back() {
     running.maintain(START + 20_000).await;
     let directory = world.path("consumequeue/T");
     let kept = world.files("consumequeue/T");
-    running.store.delete_topic("T").unwrap();
+    running.store.delete_topic("T").await.unwrap();
     running.maintain(START + 20_010).await;
     kill(running);
     std::fs::create_dir_all(directory.join("0")).unwrap();
@@ -398,4 +419,22 @@ async fn queues_whose_sync_failed_once_are_never_called_synced() {
     let running = world.open().await;
     assert_eq!((running.report.exit, running.report.records_read), (Exit::Unclean, 10));
     assert_eq!(running.firsts("T", 0), bodies(0..10));
+}
+
+/// A bad sector is no reason to guess: the start says where it is and what can be done.
+#[tokio::test]
+async fn a_place_that_cannot_be_read_is_named() {
+    let world = World::new(FlushMode::Async);
+    let mut running = world.open().await;
+    send(&mut running, 0, 0..10).await;
+    kill(running);
+    world.disk.faults.log_reads_fail.store(true, Ordering::Relaxed);
+    let refused = world.try_open().await.err().expect("it is not opened");
+    let text = refused.to_string();
+    assert!(text.starts_with("cannot read ") && text.contains(&format!("commitlog/{:020} at byte 0: ", 0)), "{text}");
+    assert_eq!(text.matches("Input/output error").count(), 1, "{text}");
+    assert!(std::error::Error::source(&refused).is_none(), "its cause would be told twice");
+    assert!(refused.hint().is_some_and(|hint| hint.contains("dd conv=noerror,sync")));
+    world.disk.faults.log_reads_fail.store(false, Ordering::Relaxed);
+    assert_eq!(world.open().await.firsts("T", 0), bodies(0..10));
 }

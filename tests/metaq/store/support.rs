@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use metaq::env::{BoxFuture, Clock, DirEntry, Disk, Env, File, FileLock, Mapping, Metadata, Millis, OpenMode, Space};
@@ -105,6 +105,26 @@ pub fn copy_tree(from: &Path, to: &Path) {
             std::fs::copy(entry.path(), target).unwrap();
         }
     }
+}
+
+/// What is logged on this thread meanwhile.
+pub fn logged(run: impl FnOnce()) -> String {
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    tracing::subscriber::with_default(subscriber, run);
+    let bytes = lines.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
 }
 
 /// A message of these tests.
@@ -252,6 +272,10 @@ pub struct Faults {
     pub writes_fail: AtomicBool,
     pub allocations_fail: AtomicBool,
     pub queues_full: AtomicBool,
+    /// A bad sector in the commit log.
+    pub log_reads_fail: AtomicBool,
+    /// How often `topics.json` was put in its place.
+    pub topics_saved: AtomicUsize,
 }
 
 impl TestDisk {
@@ -269,6 +293,7 @@ fn failing(fault: &AtomicBool, error: io::ErrorKind) -> io::Result<()> {
 
 struct TestFile {
     is_queue: bool,
+    is_log: bool,
     inner: Arc<dyn File>,
     faults: Arc<Faults>,
 }
@@ -279,8 +304,10 @@ impl Disk for TestDisk {
         if creating || !self.inner.exists(path) && mode == OpenMode::CreateOrOpen {
             failing(&self.faults.writes_fail, io::ErrorKind::ReadOnlyFilesystem)?;
         }
-        let is_queue = path.components().any(|part| part.as_os_str() == "consumequeue");
-        Ok(Arc::new(TestFile { is_queue, inner: self.inner.open(path, mode)?, faults: Arc::clone(&self.faults) }))
+        let [is_queue, is_log] =
+            ["consumequeue", "commitlog"].map(|name| path.components().any(|part| part.as_os_str() == name));
+        let (inner, faults) = (self.inner.open(path, mode)?, Arc::clone(&self.faults));
+        Ok(Arc::new(TestFile { is_queue, is_log, inner, faults }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -297,6 +324,9 @@ impl Disk for TestDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         failing(&self.faults.writes_fail, io::ErrorKind::ReadOnlyFilesystem)?;
+        if to.ends_with("topics.json") {
+            self.faults.topics_saved.fetch_add(1, Ordering::Relaxed);
+        }
         self.inner.rename(from, to)
     }
 
@@ -314,8 +344,9 @@ impl Disk for TestDisk {
         self.inner.sync_dir(path)
     }
 
-    fn space(&self, path: &Path) -> io::Result<Space> {
-        self.inner.space(path)
+    /// Half full, whatever the machine's is.
+    fn space(&self, _: &Path) -> io::Result<Space> {
+        Ok(Space { total: 1 << 30, available: 1 << 29 })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
@@ -337,6 +368,9 @@ impl File for TestFile {
     }
 
     fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
+        if self.is_log && self.faults.log_reads_fail.load(Ordering::Relaxed) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
         self.inner.read_at(at, into)
     }
 

@@ -1,6 +1,6 @@
 //! Due messages on their way to their real queues.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::State;
@@ -101,7 +101,7 @@ impl State {
         let appended = self.shared.writer.append(delivery.batch, true).await.ok();
         let now = self.now();
         let mut delays = self.shared.delays();
-        let mut failures: BTreeMap<String, usize> = BTreeMap::new();
+        let mut outcome = Ok(());
         let mut effects = Vec::new();
         for (at, (due, counters)) in delivery.due.iter().zip(&delivery.counters).enumerate() {
             let durability = appended.as_ref().map_or(Durability::SyncFailed, |appended| appended.durability);
@@ -123,14 +123,12 @@ impl State {
                 Some(Err(error)) => error.to_string(),
                 _ => "the log could not be synced".to_owned(),
             };
-            *failures.entry(failure).or_default() += 1;
+            outcome = outcome.and(Err(failure));
             held.insert(due.level);
             delays.on_failed(due.level, due.entry.offset, now);
         }
         drop(delays);
         self.shared.carry_out(effects);
-        for (error, messages) in failures {
-            tracing::warn!(messages, error, "due messages were not delivered; trying again");
-        }
+        self.delivering.note("deliver due messages", &outcome);
     }
 }

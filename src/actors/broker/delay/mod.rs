@@ -19,11 +19,11 @@ use crate::broker::admin::runtime::DelayProgress;
 use crate::broker::delay::{saved_progress, DelayEntry, DelayScheduler, Due, Now, QueueRange, BATCH_MAX};
 use crate::broker::Effect;
 use crate::config::broker::BrokerConfig;
-use crate::env::Millis;
+use crate::env::{Canary, Millis};
 use crate::proto::body::DelayOffsetSerializeWrapper;
 use crate::proto::message::{system, DelayLevels};
 use crate::proto::PhysicalOffset;
-use crate::store::{ConsumeQueue, Store, StoreError};
+use crate::store::{ConsumeQueue, Store, StoreError, Trouble};
 
 /// Pause before progress is saved after all whose deliveries were not on disk yet.
 const SAVE_RETRY: Duration = Duration::from_millis(500);
@@ -78,6 +78,7 @@ pub struct State {
     /// Progress to save once the log is on disk up to that position.
     unsaved: Option<(DelayOffsetSerializeWrapper, PhysicalOffset)>,
     stopped: bool,
+    delivering: Trouble,
 }
 
 /// The progress as saved, corrected to what the store holds.
@@ -90,6 +91,11 @@ pub fn restored(
     let range =
         |level| store.queue(system::SCHEDULE_TOPIC, DelayLevels::queue_id(level) as u32).map(|queue| range(&queue));
     let step = config.delay_offset_update_version_step;
+    let mut saved = saved;
+    if store.env.canary(Canary::DelayForgotten) {
+        let max = |level: i32| range(level).map_or(0, |queue: QueueRange| queue.max.0 as i64);
+        saved.offset_table = (1..=config.delay_levels().max()).map(|level| (level, max(level))).collect();
+    }
     DelayScheduler::new(&config.delay_levels(), step, saved_progress(saved), range, effects)
 }
 
@@ -131,6 +137,7 @@ impl Actor for DelayActor {
             delivered_to: PhysicalOffset(0),
             unsaved: None,
             stopped: false,
+            delivering: Trouble::default(),
         })
     }
 
@@ -212,11 +219,12 @@ impl State {
         let range = range(&queue);
         let mut entries = Vec::new();
         self.shared.store.entries(&queue, from, BATCH_MAX, &mut entries)?;
+        let early_ms = if self.shared.env.canary(Canary::DelayedTooEarly) { -1_000 } else { 0 };
         let entries: Vec<DelayEntry> = entries
             .iter()
             .map(|(offset, entry)| DelayEntry {
                 offset: *offset,
-                deliver_at: Millis(entry.tags_code),
+                deliver_at: Millis(entry.tags_code).plus(early_ms),
                 position: entry.physical,
                 size: entry.size,
             })
@@ -259,9 +267,8 @@ impl State {
     }
 
     async fn save(&mut self, myself: &ActorRef<DelayMessage>) {
-        if let Err(error) = self.try_save().await {
-            tracing::warn!(error, "delay progress was not saved; trying again");
-        }
+        // The file has told of a failure.
+        let _ = self.try_save().await;
         if self.unsaved.is_some() {
             self.arm_save(myself, SAVE_RETRY);
         } else if self.shared.delays().is_dirty() {

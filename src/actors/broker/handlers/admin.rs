@@ -1,8 +1,7 @@
 //! Topics, groups and settings, administered. A change is saved before it is answered.
 
 use super::{Call, Refused};
-use crate::actors::broker::shared::Settings;
-use crate::actors::broker::{group_rules, topic_rules};
+use crate::actors::broker::keeper::SettingsError;
 use crate::broker::{attributes, BrokerError};
 use crate::config::broker::UpdateError;
 use crate::proto::body::topic::TopicConfigList;
@@ -125,20 +124,16 @@ pub async fn group_forbidden(call: &Call) -> Result<Response, Refused> {
     Ok(Response::success().with_body(to_vec(&body)))
 }
 
-/// 25
-pub fn update_config(call: &Call) -> Result<Response, Refused> {
-    let text = String::from_utf8_lossy(&call.command.body);
-    let shared = &call.shared;
-    let mut config = shared.settings().config.clone();
-    match config.update(&text) {
+/// 25. Saved before it is answered.
+pub async fn update_config(call: &Call) -> Result<Response, Refused> {
+    let text = String::from_utf8_lossy(&call.command.body).into_owned();
+    match call.shared.update_settings(text).await? {
         Ok(update) => {
             tracing::info!(now = ?update.now, at_next_start = ?update.at_next_start, "settings were changed by request");
-            shared.topics().set_rules(topic_rules(&config));
-            shared.groups().set_rules(group_rules(&config));
-            shared.set_settings(Settings::new(config, shared.advertised));
-            Ok(Response::success())
+            let remark = Some(update.to_string()).filter(|remark| !remark.is_empty());
+            Ok(Response { remark, ..Response::success() })
         }
-        Err(error @ UpdateError::Protected) => {
+        Err(error @ SettingsError::Refused(UpdateError::Protected)) => {
             Err(Refused(Response::error(response::NO_PERMISSION, error.to_string())))
         }
         Err(error) => Err(Refused(Response::error(response::SYSTEM_ERROR, error.to_string()))),

@@ -116,7 +116,7 @@ pub async fn handle(call: Call) -> Response {
         request::UPDATE_AND_GET_GROUP_FORBIDDEN => admin::group_forbidden(&call).await,
         request::CLEAN_EXPIRED_CONSUMEQUEUE => admin::clean(&call, false),
         request::DELETE_EXPIRED_COMMITLOG => admin::clean(&call, true),
-        request::UPDATE_BROKER_CONFIG => admin::update_config(&call),
+        request::UPDATE_BROKER_CONFIG => admin::update_config(&call).await,
         request::GET_BROKER_CONFIG => statistics::config(&call),
         request::GET_BROKER_RUNTIME_INFO => statistics::runtime(&call),
         request::GET_TOPIC_STATS_INFO => statistics::topic_stats(&call),

@@ -1,8 +1,10 @@
 //! Offsets: what groups have consumed, what queues hold.
 
+use std::sync::Arc;
+
 use super::{Call, Refused};
 use crate::actors::broker::errors::store_failure;
-use crate::broker::offsets::{Commit, QueueFacts, Who};
+use crate::broker::offsets::{check_commit, Commit, QueueFacts, Who};
 use crate::broker::{BrokerError, QueueKey};
 use crate::env::Millis;
 use crate::proto::remoting::requests::{
@@ -11,16 +13,17 @@ use crate::proto::remoting::requests::{
 };
 use crate::proto::remoting::Response;
 use crate::proto::QueueOffset;
-use crate::store::Boundary;
+use crate::store::{Boundary, ConsumeQueue};
 
 /// 14
 pub fn query(call: &Call) -> Result<Response, Refused> {
     let ext = call.ext()?;
     let header = QueryConsumerOffset::decode(&ext)?;
     let shared = &call.shared;
-    let queue = shared.store.queue(&header.topic, header.queue_id as u32);
+    let queue = queue(call, &header.topic, header.queue_id);
+    let topic = shared.topic_directory.get(&header.topic);
     let facts = QueueFacts {
-        topic_exists: shared.topic_directory.get(&header.topic).is_some(),
+        topic_exists: topic.is_some_and(|topic| topic.has_queue(header.queue_id) || queue.is_some()),
         min: queue.as_ref().map_or(0, |queue| queue.min().0 as i64),
         max: queue.as_ref().map_or(0, |queue| queue.max().0 as i64),
         first_is_recent: queue.as_ref().is_some_and(|queue| shared.store.is_recent(queue, QueueOffset(0))),
@@ -40,15 +43,15 @@ pub fn update(call: &Call) -> Result<Response, Refused> {
     let header = UpdateConsumerOffset::decode(&ext)?;
     let shared = &call.shared;
     let (group, topic) = (&*header.consumer_group, &*header.topic);
-    if shared.group_directory.get(group).is_none() {
-        return Err(BrokerError::CommitGroupNotExist { group: group.to_owned() }.into());
-    }
-    if shared.topic_directory.get(topic).is_none() {
-        return Err(BrokerError::CommitTopicNotExist { topic: topic.to_owned() }.into());
-    }
+    let view = shared.topic_directory.get(topic);
+    let group_known = shared.group_directory.get(group).is_some();
     let (Some(queue_id), Some(offset)) = (header.queue_id, header.commit_offset) else {
+        // What is unknown is said first: the queue and offset of any that is known do for asking.
+        check_commit((group, group_known), (topic, view.as_deref()), (0, Some(0)), 0)?;
         return Err(BrokerError::CommitOffsetMissing { topic: topic.to_owned() }.into());
     };
+    let max = queue(call, topic, queue_id).map(|queue| queue.max().0 as i64);
+    check_commit((group, group_known), (topic, view.as_deref()), (queue_id, max), offset)?;
     let client = shared.clients().consumers.client_of(group, call.connection.id()).cloned();
     let holder = shared.locks().holder(group, &QueueKey::new(topic, queue_id), shared.now()).cloned();
     let by = client.as_ref().map_or(Who::Other, Who::Member);
@@ -67,16 +70,14 @@ pub fn update(call: &Call) -> Result<Response, Refused> {
 pub fn max(call: &Call) -> Result<Response, Refused> {
     let ext = call.ext()?;
     let header = GetMaxOffset::decode(&ext)?;
-    let queue = call.shared.store.queue(&header.topic, header.queue_id as u32);
-    Ok(offset(queue.map_or(0, |queue| queue.max().0)))
+    Ok(offset(queue(call, &header.topic, header.queue_id).map_or(0, |queue| queue.max().0)))
 }
 
 /// 31
 pub fn min(call: &Call) -> Result<Response, Refused> {
     let ext = call.ext()?;
     let header = GetMinOffset::decode(&ext)?;
-    let queue = call.shared.store.queue(&header.topic, header.queue_id as u32);
-    Ok(offset(queue.map_or(0, |queue| queue.min().0)))
+    Ok(offset(queue(call, &header.topic, header.queue_id).map_or(0, |queue| queue.min().0)))
 }
 
 /// 29
@@ -88,7 +89,7 @@ pub fn search(call: &Call) -> Result<Response, Refused> {
         BoundaryType::Upper => Boundary::Upper,
     };
     let store = &call.shared.store;
-    let Some(queue) = store.queue(&header.topic, header.queue_id as u32) else { return Ok(offset(0)) };
+    let Some(queue) = queue(call, &header.topic, header.queue_id) else { return Ok(offset(0)) };
     let found =
         store.offset_by_time(&queue, Millis(header.timestamp), boundary).map_err(|error| store_failure(&error))?;
     Ok(offset(found.0))
@@ -99,11 +100,16 @@ pub fn earliest_store_time(call: &Call) -> Result<Response, Refused> {
     let ext = call.ext()?;
     let header = GetEarliestMsgStoretime::decode(&ext)?;
     let store = &call.shared.store;
-    let earliest = match store.queue(&header.topic, header.queue_id as u32) {
+    let earliest = match queue(call, &header.topic, header.queue_id) {
         Some(queue) => store.earliest_store_time(&queue).map_err(|error| store_failure(&error))?,
         None => None,
     };
     Ok(Response::success().with_ext(&StoretimeResponse { timestamp: earliest.map_or(-1, |time| time.0) }))
+}
+
+/// The queue, if anything was ever written to it.
+fn queue(call: &Call, topic: &str, queue_id: i32) -> Option<Arc<ConsumeQueue>> {
+    call.shared.store.queue(topic, u32::try_from(queue_id).ok()?)
 }
 
 fn offset(offset: u64) -> Response {

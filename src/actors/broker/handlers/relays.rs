@@ -61,7 +61,9 @@ async fn relay(call: &Call, group: &str, client: &str, command: Command) -> Resu
     }
     let handle = shared.connections().get(&member.id).cloned().ok_or_else(absent)?;
     match handle.call(&*shared.env.clock, command, LIMIT).await {
-        Ok(Command { code, remark, body, .. }) => Ok(Response { code, remark, ext: Vec::new(), body }),
+        Ok(Command { code, remark, ext, body, .. }) => {
+            Ok(Response { code, remark, ext: Vec::new(), body }.with_fields_of_peer(ext))
+        }
         Err(CallError::TimedOut) => {
             let timeout_ms = LIMIT.as_millis() as u64;
             Err(BrokerError::ClientTimeout { group: group.to_owned(), client: client.to_owned(), timeout_ms }.into())

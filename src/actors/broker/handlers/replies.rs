@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use futures::future::join;
+use futures::future::{join, OptionFuture};
 
 use super::{Call, Refused};
 use crate::actors::broker::errors::{send_refusal, store_failure};
@@ -34,12 +34,14 @@ pub async fn reply(call: &Call) -> Result<Response, Refused> {
     shared.carry_out_now(effects).await?;
     let (batch, queue_id) = encoded.map_err(|error| Refused(send_refusal(&settings.send, &error)))?;
 
-    let (pushed, stored) = join(push(call, &header, &text), shared.append_one(batch)).await;
+    let storing = OptionFuture::from(settings.config.store_reply_message_enable.then(|| shared.append_one(batch)));
+    let (pushed, stored) = join(push(call, &header, &text), storing).await;
     let mut answer = match pushed {
         Ok(()) => Response::success(),
         Err(what) => Response::error(response::SYSTEM_ERROR, what),
     };
-    let stored = stored.inspect_err(|error| tracing::warn!(%error, "a reply was not stored")).ok();
+    let stored =
+        stored.and_then(|stored| stored.inspect_err(|error| tracing::warn!(%error, "a reply was not stored")).ok());
     let message_id = stored.map(|stored| ids::offset_message_id(shared.advertised, stored.physical));
     SendResponse {
         msg_id: message_id.map_or(Cow::Borrowed("0"), Cow::Owned),

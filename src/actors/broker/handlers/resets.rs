@@ -40,6 +40,10 @@ pub async fn reset(call: &Call) -> Result<Response, Refused> {
     if shared.group_directory.get(&header.group).is_none() {
         return Err(BrokerError::ResetGroupNotExist { group: header.group.into_owned() }.into());
     }
+    if header.queue_id >= 0 && !topic.has_queue(header.queue_id) {
+        let (topic, queue_id, queues) = (header.topic.into_owned(), header.queue_id, topic.queues());
+        return Err(BrokerError::QueueId { topic, queue_id, queues }.into());
+    }
     let targets = match settings.config.use_server_side_reset_offset {
         true => reset_here(shared, &header, &topic).await?,
         false => reset_by_members(shared, &settings, &header, &topic)?,
@@ -62,6 +66,7 @@ async fn reset_here(
         shared.offsets().reset(&header.group, (topic.name(), *queue_id), *target, &mut effects);
     }
     effects.push(Effect::PersistOffsets);
+    shared.wake_for_reset(topic.name(), targets.keys().copied());
     shared.carry_out_now(effects).await?;
     Ok(targets)
 }

@@ -7,6 +7,7 @@ use crate::actors::broker::shared::Shared;
 use crate::broker::clients::UNIT_SUBSCRIPTION;
 use crate::broker::send_back::{plan, precheck, RetryQueues, SendBackRequest};
 use crate::broker::{BrokerError, Effect};
+use crate::env::Canary;
 use crate::proto::message::{encode_record, ids, names, parse, properties, BodyCrc, NewRecord, Parsed};
 use crate::proto::remoting::requests::ConsumerSendMsgBack;
 use crate::proto::remoting::Response;
@@ -29,7 +30,10 @@ pub async fn send_back(call: &Call) -> Result<Response, Refused> {
     // The group and its topics are saved whatever came of the rest, and before the copy can be met under their names.
     call.shared.carry_out_now(effects).await?;
     if let Some(batch) = copied? {
-        call.shared.append_one(batch).await?;
+        let stored = call.shared.append_one(batch).await;
+        if !call.shared.env.canary(Canary::HandBackErrorIgnored) {
+            stored?;
+        }
     }
     Ok(Response::success())
 }
@@ -61,13 +65,19 @@ fn copy(
     let random = shared.env.rng.next_u64();
     let plan = plan(rules, request, &group, &retry_topic, &record, &message_id, random)?;
     if names::is_dlq_topic(&plan.topic) {
+        if shared.env.canary(Canary::NoDeadLetter) {
+            return Ok(None);
+        }
         shared.topics().ensure(&plan.topic, 1, false, 0, wall, effects)?;
     }
     let queue =
         shared.store.queue_or_create(&plan.topic, plan.queue_id as u32).map_err(|error| store_failure(&error))?;
     let copy = NewRecord {
         queue_id: plan.queue_id,
-        reconsume_times: plan.reconsume_times,
+        reconsume_times: match shared.env.canary(Canary::RetryForEver) {
+            true => record.reconsume_times(),
+            false => plan.reconsume_times,
+        },
         store_host: shared.advertised,
         ..NewRecord::copy_of(&record, &plan.topic, &plan.properties)
     };

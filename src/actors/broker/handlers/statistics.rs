@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 /// 26
 pub fn config(call: &Call) -> Result<Response, Refused> {
     let version = call.shared.topics().version();
-    Ok(broker_config(&call.shared.settings().config, &version)?)
+    Ok(broker_config(&call.shared.settings().stored, &version)?)
 }
 
 /// 28

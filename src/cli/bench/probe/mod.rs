@@ -16,6 +16,7 @@ use clap::Args;
 
 use self::head::{unescape, Head};
 use self::log::{Log, Message};
+use crate::cli::console::say;
 use crate::env::real::poll::{Acceptor, Poller, Socket};
 use crate::env::{real, Clock, Millis};
 use crate::proto::remoting::{frame, request, RawFrame};
@@ -46,7 +47,7 @@ pub fn serve(args: &ProbeArgs) -> Result<std::convert::Infallible> {
     for (acceptor, token) in &acceptors {
         poller.watch_acceptor(acceptor, *token)?;
     }
-    println!("probe {} echo {}", acceptors[0].0.local_addr()?, acceptors[1].0.local_addr()?);
+    say!("probe {} echo {}", acceptors[0].0.local_addr()?, acceptors[1].0.local_addr()?);
 
     let mut probe = Probe { log, clock: env.clock, scratch: Vec::new(), ids: Vec::new() };
     let mut connections: Vec<Option<Connection>> = Vec::new();

@@ -16,13 +16,14 @@ const FIRE_PER_MILLE: u64 = 100;
 pub struct SimFaults {
     seed: u64,
     canaries: BTreeSet<Canary>,
+    quirks: bool,
     sites: Mutex<BTreeMap<BuggifySite, Option<Stream>>>,
 }
 
 impl SimFaults {
-    /// With these planted bugs on.
-    pub fn new(seed: u64, canaries: BTreeSet<Canary>) -> SimFaults {
-        SimFaults { seed, canaries, sites: Mutex::default() }
+    /// With these planted bugs on; rare behaviour happens only with `quirks`.
+    pub fn new(seed: u64, canaries: BTreeSet<Canary>, quirks: bool) -> SimFaults {
+        SimFaults { seed, canaries, quirks, sites: Mutex::default() }
     }
 }
 
@@ -32,6 +33,9 @@ impl Faults for SimFaults {
     }
 
     fn buggify(&self, site: BuggifySite) -> bool {
+        if !self.quirks {
+            return false;
+        }
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = sites.entry(site).or_insert_with(|| {
             let mut stream = Stream::new(self.seed, &format!("{site:?}"));

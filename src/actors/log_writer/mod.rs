@@ -1,14 +1,18 @@
 //! The log writer: the one actor that assigns offsets and writes the log.
 //!
-//! Its mailbox is first in, first out, which gives group commit without a timer: a `Write` sent to itself runs after
-//! every append that was queued before it, so one write takes them all, and so does a `Commit`. While one sync is under
-//! way the next group gathers.
+//! Batches gather in a row beside its mailbox, and the first of them sends one `Write`: by the time that is handled,
+//! all sessions that had something to read have added theirs. The same gives group commit without a timer: a `Commit`
+//! sent to itself runs after every write that was queued before it, and while one sync is under way the next group
+//! gathers.
+
+mod handle;
+mod reply;
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
-use tokio::sync::oneshot;
 
 use super::broker::housekeeper::DispatchSignal;
 use crate::env::{BuggifySite, Canary, Env, Millis};
@@ -17,41 +21,16 @@ use crate::store::{
     AppendBatch, AppendItem, AppendResult, FlushMode, GroupId, JobDone, LogWriter, Progress, StoreError, SyncDone,
 };
 
+use handle::Gathered;
+pub use handle::LogWriterHandle;
+use reply::Reply;
+pub use reply::{Appended, Durability, Inbox, Ticket};
+
 /// How long upkeep goes on after the last append: queue files are synced, and the checkpoint with them, within a minute.
 const UPKEEP_AFTER_APPEND: Duration = Duration::from_secs(70);
 
-/// What became of an appended batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// It is as durable as the flush mode promises.
-    AsPromised,
-    /// It is stored, but the sync did not end within `syncFlushTimeout`.
-    SyncTimedOut,
-    /// The sync failed: the bytes may or may not survive.
-    SyncFailed,
-}
-
-/// The answer to [`LogMessage::Append`]: one result per item, and the batch back for its buffers.
-pub struct Appended {
-    /// The batch, for its buffers.
-    pub batch: AppendBatch,
-    /// One per item of the batch, in its order.
-    pub results: Vec<AppendResult>,
-    /// Holds for those items whose result is `Ok`.
-    pub durability: Durability,
-}
-
 /// What the log writer is told.
 pub enum LogMessage {
-    /// Append these records and answer.
-    Append {
-        /// The records.
-        batch: AppendBatch,
-        /// Whether the answer waits for what the flush mode promises.
-        wait: bool,
-        /// Gets the results.
-        reply: oneshot::Sender<Appended>,
-    },
     /// Write the batches gathered so far.
     Write,
     /// Start a sync for everything appended so far.
@@ -88,55 +67,12 @@ pub struct LogWriterOptions {
     pub flush_interval: Duration,
 }
 
-/// Sends batches to the log writer. Cheap to clone.
-#[derive(Clone)]
-pub struct LogWriterHandle {
-    actor: ActorRef<LogMessage>,
-}
-
-impl LogWriterHandle {
-    /// Starts the log writer. Its end is reported to `supervisor`.
-    ///
-    /// # Errors
-    /// If the actor cannot be spawned.
-    pub async fn start<M: ractor::Message>(
-        env: &Env,
-        writer: LogWriter,
-        options: LogWriterOptions,
-        dispatch: DispatchSignal,
-        supervisor: &ActorRef<M>,
-    ) -> anyhow::Result<Self> {
-        let arguments = Arguments { env: env.clone(), writer, options, dispatch };
-        let (actor, _) = Actor::spawn_linked(None, LogWriterActor, arguments, supervisor.get_cell()).await?;
-        Ok(LogWriterHandle { actor })
-    }
-
-    /// Hands a batch over; with `wait` it is answered once it is as durable as the flush mode promises, else once it is
-    /// written. The receiver fails if the writer has stopped: then nothing is known about the batch.
-    pub fn append(&self, batch: AppendBatch, wait: bool) -> oneshot::Receiver<Appended> {
-        let (reply, appended) = oneshot::channel();
-        // If the writer is gone the message is dropped, and the receiver says so.
-        let _ = self.actor.cast(LogMessage::Append { batch, wait, reply });
-        appended
-    }
-
-    /// Flushes everything and marks the store as cleanly closed. No append succeeds afterwards.
-    ///
-    /// # Errors
-    /// The store's error, or a text that says that the writer did not answer within `limit`.
-    pub async fn close(&self, limit: Duration) -> anyhow::Result<()> {
-        match self.actor.call(|reply| LogMessage::Close { reply }, Some(limit)).await? {
-            ractor::rpc::CallResult::Success(result) => Ok(result?),
-            _ => anyhow::bail!("the log writer did not close the store within {limit:?}"),
-        }
-    }
-}
-
 struct LogWriterActor;
 
 struct Arguments {
     env: Env,
     writer: LogWriter,
+    gathered: Arc<Mutex<Vec<Gathered>>>,
     options: LogWriterOptions,
     dispatch: DispatchSignal,
 }
@@ -144,20 +80,13 @@ struct Arguments {
 /// Bytes of batches that are joined for one write; a larger batch is written alone.
 const JOINED_BYTES_MAX: usize = 256 * 1024;
 
-/// A batch that waits to be written.
-struct Gathered {
-    batch: AppendBatch,
-    wait: bool,
-    reply: oneshot::Sender<Appended>,
-}
-
 /// A batch that waits for its sync.
 struct Waiting {
     /// The log's end right behind the batch.
     end: PhysicalOffset,
     deadline: Millis,
     appended: Appended,
-    reply: oneshot::Sender<Appended>,
+    reply: Reply,
 }
 
 struct State {
@@ -166,11 +95,12 @@ struct State {
     writer: Option<LogWriter>,
     options: LogWriterOptions,
     dispatch: DispatchSignal,
-    /// In the order they came.
-    gathered: VecDeque<Gathered>,
+    /// Shared with the handles: batches in the order they came.
+    gathered: Arc<Mutex<Vec<Gathered>>>,
+    /// Room for those that are being written.
+    writing: Vec<Gathered>,
     /// Several batches as one, while they are written.
     joined: AppendBatch,
-    write_queued: bool,
     /// Something was written that the flush mode promises to sync.
     must_sync: bool,
     /// In the order of their ends.
@@ -185,6 +115,13 @@ struct State {
     closing: Option<RpcReplyPort<Result<(), StoreError>>>,
 }
 
+impl Drop for State {
+    /// Nobody will write what has gathered: dropping the replies says so.
+    fn drop(&mut self) {
+        lock(&self.gathered).clear();
+    }
+}
+
 impl Actor for LogWriterActor {
     type Msg = LogMessage;
     type State = State;
@@ -195,7 +132,7 @@ impl Actor for LogWriterActor {
         myself: ActorRef<Self::Msg>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let Arguments { env, writer, options, dispatch } = arguments;
+        let Arguments { env, writer, gathered, options, dispatch } = arguments;
         // The first segment and its pages are prepared before the first send comes.
         myself.cast(LogMessage::Maintain)?;
         Ok(State {
@@ -203,9 +140,9 @@ impl Actor for LogWriterActor {
             writer: Some(writer),
             options,
             dispatch,
-            gathered: VecDeque::new(),
+            gathered,
+            writing: Vec::new(),
             joined: AppendBatch::default(),
-            write_queued: false,
             must_sync: false,
             waiting: VecDeque::new(),
             commit_queued: false,
@@ -224,22 +161,7 @@ impl Actor for LogWriterActor {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            LogMessage::Append { batch, wait, reply } => {
-                let gathered = Gathered { batch, wait, reply };
-                if state.options.flush == FlushMode::Async {
-                    state.write_one(&myself, gathered).await;
-                    state.after_write(&myself)?;
-                } else {
-                    state.gathered.push_back(gathered);
-                    if !std::mem::replace(&mut state.write_queued, true) {
-                        myself.cast(LogMessage::Write)?;
-                    }
-                }
-            }
-            LogMessage::Write => {
-                state.write_queued = false;
-                state.write(&myself).await?;
-            }
+            LogMessage::Write => state.write(&myself).await?,
             LogMessage::Commit => {
                 state.commit_queued = false;
                 state.start_sync(&myself);
@@ -266,54 +188,62 @@ impl Actor for LogWriterActor {
 impl State {
     /// Writes what has gathered.
     async fn write(&mut self, myself: &ActorRef<LogMessage>) -> Result<(), ActorProcessingErr> {
-        while let Some(first) = self.gathered.pop_front() {
-            let fits = |bytes: usize, next: &Gathered| bytes + next.batch.bytes.len() <= JOINED_BYTES_MAX;
-            if self.gathered.front().is_none_or(|next| !fits(first.batch.bytes.len(), next)) {
+        let mut writing = std::mem::take(&mut self.writing);
+        std::mem::swap(&mut writing, &mut *lock(&self.gathered));
+        let mut rest = writing.drain(..).peekable();
+        while let Some(first) = rest.next() {
+            // Through the mapping one write is as good as another.
+            let joins = |bytes: usize, next: &Gathered| {
+                self.options.flush == FlushMode::Sync && bytes + next.batch.bytes.len() <= JOINED_BYTES_MAX
+            };
+            if !rest.peek().is_some_and(|next| joins(first.batch.bytes.len(), next)) {
                 self.write_one(myself, first).await;
                 continue;
             }
             let mut parts = vec![first];
             self.joined.clear();
             join(&mut self.joined, &parts[0].batch);
-            while self.gathered.front().is_some_and(|next| fits(self.joined.bytes.len(), next)) {
-                let Some(next) = self.gathered.pop_front() else { break };
+            while let Some(next) = rest.next_if(|next| joins(self.joined.bytes.len(), next)) {
                 join(&mut self.joined, &next.batch);
                 parts.push(next);
             }
-            // A closed store answers by dropping the reply: nothing was stored.
-            let Some(writer) = &mut self.writer else { continue };
-            let mut results = append(writer, &mut self.joined).await.into_iter();
-            for Gathered { batch, wait, reply } in parts {
-                let results = results.by_ref().take(batch.items.len()).collect();
-                self.appended(myself, Appended { batch, results, durability: Durability::AsPromised }, wait, reply);
-            }
+            self.write_joined(myself, parts).await;
         }
+        drop(rest);
+        self.writing = writing;
         self.after_write(myself)
     }
 
     /// Writes a batch by itself.
-    async fn write_one(&mut self, myself: &ActorRef<LogMessage>, Gathered { mut batch, wait, reply }: Gathered) {
+    async fn write_one(&mut self, myself: &ActorRef<LogMessage>, gathered: Gathered) {
+        // A closed store answers by dropping the reply: nothing was stored.
         let Some(writer) = &mut self.writer else { return };
-        let results = append(writer, &mut batch).await;
+        let Gathered { mut batch, mut results, wait, reply } = gathered;
+        append(writer, &mut batch, &mut results).await;
         self.appended(myself, Appended { batch, results, durability: Durability::AsPromised }, wait, reply);
     }
 
+    /// Writes the batches that have been joined.
+    async fn write_joined(&mut self, myself: &ActorRef<LogMessage>, parts: Vec<Gathered>) {
+        let Some(writer) = &mut self.writer else { return };
+        let mut all = Vec::with_capacity(self.joined.items.len());
+        append(writer, &mut self.joined, &mut all).await;
+        let mut all = all.into_iter();
+        for Gathered { batch, mut results, wait, reply } in parts {
+            results.extend(all.by_ref().take(batch.items.len()));
+            self.appended(myself, Appended { batch, results, durability: Durability::AsPromised }, wait, reply);
+        }
+    }
+
     /// Answers a batch that has been written, or has it wait for its sync.
-    fn appended(
-        &mut self,
-        myself: &ActorRef<LogMessage>,
-        appended: Appended,
-        wait: bool,
-        reply: oneshot::Sender<Appended>,
-    ) {
+    fn appended(&mut self, myself: &ActorRef<LogMessage>, appended: Appended, wait: bool, reply: Reply) {
         let Some(writer) = &self.writer else { return };
         let end = writer.end();
         let stored = appended.results.iter().any(Result::is_ok);
         self.must_sync |= self.options.flush == FlushMode::Sync && stored;
         let waits = self.options.flush == FlushMode::Sync && stored && wait;
         if !waits || self.env.canary(Canary::AcknowledgeBeforeSync) {
-            // A session that has ended needs no answer.
-            let _ = reply.send(appended);
+            reply.send(appended);
         } else {
             let deadline = self.env.clock.now().plus(self.options.sync_timeout.as_millis() as i64);
             self.waiting.push_back(Waiting { end, deadline, appended, reply });
@@ -359,7 +289,7 @@ impl State {
                 self.dispatch.notify();
                 while self.waiting.front().is_some_and(|waiting| waiting.end <= flushed) {
                     let waiting = self.waiting.pop_front().expect("a front was seen");
-                    let _ = waiting.reply.send(waiting.appended);
+                    waiting.reply.send(waiting.appended);
                 }
                 if !self.waiting.is_empty() {
                     self.start_sync(myself);
@@ -375,7 +305,7 @@ impl State {
     fn fail_waiting(&mut self) {
         for mut waiting in self.waiting.drain(..) {
             waiting.appended.durability = Durability::SyncFailed;
-            let _ = waiting.reply.send(waiting.appended);
+            waiting.reply.send(waiting.appended);
         }
     }
 
@@ -385,8 +315,10 @@ impl State {
         let now = self.env.clock.now();
         while self.waiting.front().is_some_and(|waiting| waiting.deadline <= now) {
             let mut waiting = self.waiting.pop_front().expect("a front was seen");
-            waiting.appended.durability = Durability::SyncTimedOut;
-            let _ = waiting.reply.send(waiting.appended);
+            if !self.env.canary(Canary::AcknowledgeOnTimeOut) {
+                waiting.appended.durability = Durability::SyncTimedOut;
+            }
+            waiting.reply.send(waiting.appended);
         }
         self.arm_deadline(myself);
     }
@@ -429,7 +361,9 @@ impl State {
 
     /// Closes the store once it was asked for and no work of the writer is under way.
     async fn close_if_idle(&mut self) {
-        let busy = self.write_queued || self.jobs > 0 || self.writer.as_ref().is_some_and(LogWriter::is_syncing);
+        let busy = !lock(&self.gathered).is_empty()
+            || self.jobs > 0
+            || self.writer.as_ref().is_some_and(LogWriter::is_syncing);
         if busy || self.closing.is_none() {
             return;
         }
@@ -441,7 +375,7 @@ impl State {
             // Everything is on disk now, so what still waited is as durable as promised.
             Ok(()) => {
                 for waiting in self.waiting.drain(..) {
-                    let _ = waiting.reply.send(waiting.appended);
+                    waiting.reply.send(waiting.appended);
                 }
             }
             Err(_) => self.fail_waiting(),
@@ -453,12 +387,10 @@ impl State {
 }
 
 /// Appends a batch, waiting for a new segment if it needs one. One result per item.
-async fn append(writer: &mut LogWriter, batch: &mut AppendBatch) -> Vec<AppendResult> {
-    let mut results = Vec::with_capacity(batch.items.len());
-    if writer.append(batch, &mut results) == Progress::NeedsSegment {
-        writer.finish_append(batch, &mut results).await;
+async fn append(writer: &mut LogWriter, batch: &mut AppendBatch, results: &mut Vec<AppendResult>) {
+    if writer.append(batch, results) == Progress::NeedsSegment {
+        writer.finish_append(batch, results).await;
     }
-    results
 }
 
 /// Adds the records of `batch` to `joined`, its units behind those that are there.
@@ -471,4 +403,9 @@ fn join(joined: &mut AppendBatch, batch: &AppendBatch) {
         group: GroupId(first.wrapping_add(item.group.0.wrapping_sub(before))),
         ..item.clone()
     }));
+}
+
+/// The row of batches, whatever became of a thread that held it.
+fn lock(gathered: &Mutex<Vec<Gathered>>) -> MutexGuard<'_, Vec<Gathered>> {
+    gathered.lock().unwrap_or_else(PoisonError::into_inner)
 }

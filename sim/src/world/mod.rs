@@ -1,25 +1,30 @@
 //! A simulated world: machines with a network, disks and clocks, and what befalls them.
 
+mod links;
+mod machines;
+mod verdict;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::io;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::channel::oneshot;
 use madsim::runtime::Handle;
 use metaq::env::{Canary, Env};
 
 use crate::agenda::{Agenda, Sleep};
-use crate::checkers::Violation;
-use crate::clock::SimClock;
-use crate::disk::{Choose, Drive, DriveSettings, SimDisk};
+use crate::clock::{Oscillator, SimClock};
+use crate::disk::{Drive, DriveSettings, SimDisk};
 use crate::faults::SimFaults;
 use crate::history::History;
-use crate::net::{LinkSettings, Network, SimNet};
+use crate::net::{LinkSettings, LinkState, Network, SimNet};
+use crate::plan::Quality;
 use crate::random::{SimRng, Stream};
-use crate::trace::Trace;
+use crate::trace::{Recording, Trace};
 
 /// A machine of the simulated world. 0 is the world itself, on which scenarios run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,17 +74,39 @@ pub struct Options {
     pub print: bool,
     /// Planted bugs that are on.
     pub canaries: BTreeSet<Canary>,
+    /// How links are; drawn if not given.
+    pub network: Option<Quality>,
+    /// No rare behaviour is forced inside the product.
+    pub no_quirks: bool,
+    /// From this time on all that is random comes from other streams, of this number.
+    pub branch: Option<(Duration, u64)>,
 }
+
+/// Numbers below are those of plans.
+const FIRST_OTHER_MESSAGE: u64 = 9_000_000;
 
 struct Node {
     name: String,
     machine: madsim::task::NodeId,
     ip: Ipv4Addr,
     drive: Arc<Drive>,
-    clock_error: Arc<AtomicI64>,
+    oscillator: Arc<Oscillator>,
     life: Life,
     incarnation: u64,
+    /// How many pauses are on.
+    pauses: u32,
+    /// Starts what runs here.
+    program: Option<Program>,
+    /// Asks what runs here to stop; there while it can be asked.
+    stop: Option<oneshot::Sender<()>>,
+    /// True once it has stopped as it was asked to.
+    stopped: bool,
+    /// True if a fault allows its process to end or to refuse to start.
+    excused: bool,
 }
+
+/// Starts a machine's process anew.
+type Program = Arc<dyn Fn(&World) + Send + Sync>;
 
 struct Shared {
     seed: u64,
@@ -90,8 +117,11 @@ struct Shared {
     history: History,
     runtime: Handle,
     nodes: Mutex<BTreeMap<NodeId, Node>>,
+    /// What shuts each link, newest last.
+    disturbed: Mutex<BTreeMap<(NodeId, NodeId), Vec<(LinkState, &'static str)>>>,
     messages: AtomicU64,
-    violation: Mutex<Option<Violation>>,
+    verdict: Mutex<verdict::Verdict>,
+    begun: Mutex<Duration>,
 }
 
 /// The simulated world, cheap to clone.
@@ -104,12 +134,18 @@ impl World {
         let seed = options.seed;
         let agenda = Agenda::start();
         let trace = Arc::new(Trace::new(options.print));
-        let quick = Stream::new(seed, "network quality").below(2) == 0;
-        let settings = quick.then_some(LinkSettings::LAN);
+        let drawn = *Stream::new(seed, "network quality").pick(&[Quality::Lan, Quality::Mixed]);
+        let settings = (options.network.unwrap_or(drawn) == Quality::Lan).then_some(LinkSettings::LAN);
         let network = Network::new(seed, settings, agenda.clone(), trace.clone());
-        let faults = Arc::new(SimFaults::new(seed, options.canaries.clone()));
+        let faults = Arc::new(SimFaults::new(seed, options.canaries.clone(), !options.no_quirks));
+        if options.canaries.contains(&Canary::RealEntropy) {
+            // What the audit of replays must find: the schedule depends on the number of the process.
+            for _ in 0..std::process::id() % 1_000 {
+                let _ = madsim::rand::random::<u64>();
+            }
+        }
         let history = History::new(trace.clone());
-        World(Arc::new(Shared {
+        let world = World(Arc::new(Shared {
             seed,
             agenda,
             trace,
@@ -118,9 +154,27 @@ impl World {
             history,
             runtime: Handle::current(),
             nodes: Mutex::default(),
-            messages: AtomicU64::new(0),
-            violation: Mutex::default(),
-        }))
+            disturbed: Mutex::default(),
+            messages: AtomicU64::new(FIRST_OTHER_MESSAGE),
+            verdict: Mutex::default(),
+            begun: Mutex::default(),
+        }));
+        if let Some((at, number)) = options.branch {
+            world.later(at, move |world| world.branch(number));
+        }
+        world
+    }
+
+    /// Lets everything random from now on be another.
+    fn branch(&self, number: u64) {
+        // Few draws would not do: streams that differ by a little run together again.
+        for _ in 0..10_000 + 7_919 * number {
+            let _ = madsim::rand::random::<u64>();
+        }
+        self.0.network.branch(number);
+        for node in self.nodes().values() {
+            node.drive.branch(number);
+        }
     }
 
     /// Adds a machine. Its disk is empty, its clock up to half a second wrong.
@@ -128,15 +182,32 @@ impl World {
         let shared = &self.0;
         let node = NodeId(self.nodes().len() as u32 + 1);
         let mut random = self.random(&format!("machine {name}"));
-        let clock_error = Arc::new(AtomicI64::new(random.below(1_001) as i64 - 500));
-        let clock = Arc::new(SimClock::new(shared.agenda.clone(), clock_error.clone()));
+        let error_ms = random.below(1_001) as i64 - 500;
+        let oscillator = Arc::new(Oscillator::new(shared.agenda.clone(), error_ms));
+        let clock = Arc::new(SimClock::new(oscillator.clone()));
         let settings = DriveSettings::draw(&mut random);
         let drive = Drive::new(shared.seed, node, settings, clock, shared.agenda.clone(), shared.trace.clone());
         shared.trace.name_node(name);
         let ip = shared.network.add_host(node, name);
         let machine = shared.runtime.create_node().name(name).build().id();
         let (life, name) = (Life::default(), name.to_owned());
-        self.nodes().insert(node, Node { name, machine, ip, drive, clock_error, life, incarnation: 1 });
+        self.nodes().insert(
+            node,
+            Node {
+                name,
+                machine,
+                ip,
+                drive,
+                oscillator,
+                life,
+                incarnation: 1,
+                pauses: 0,
+                program: None,
+                stop: None,
+                stopped: false,
+                excused: false,
+            },
+        );
         node
     }
 
@@ -144,7 +215,7 @@ impl World {
     pub fn env(&self, node: NodeId) -> Env {
         let shared = &self.0;
         self.with(node, |n| {
-            let clock = SimClock::new(shared.agenda.clone(), n.clock_error.clone());
+            let clock = SimClock::new(n.oscillator.clone());
             let net = SimNet::new(shared.network.clone(), node, n.life.clone());
             let disk = SimDisk::new(n.drive.clone(), n.life.clone());
             let rng = SimRng::new(self.random(&format!("node {} {}", node.0, n.incarnation)));
@@ -162,66 +233,41 @@ impl World {
         self.0.runtime.get_node(machine).expect("every node has a machine").spawn(future)
     }
 
-    /// The process dies at once. The kernel lives on: its page cache stays, its connections are closed.
-    pub fn kill(&self, node: NodeId) {
-        self.note(node, "killed", &[], "");
-        self.0.network.kill(node);
-        self.end_life(node);
-        self.disk(node).kill();
-    }
-
-    /// The machine loses its power: unsynced data is gone or torn, and nobody hears a farewell.
-    pub fn power_cut(&self, node: NodeId) {
-        self.note(node, "power cut", &[], "");
-        self.0.network.power_off(node);
-        self.end_life(node);
-        self.disk(node).power_cut();
-    }
-
-    /// As [`World::power_cut`], `choose` deciding what of the unsynced changes is on the disk.
-    pub fn power_cut_by(&self, node: NodeId, choose: &mut dyn Choose) {
-        self.note(node, "power cut", &[], "");
-        self.0.network.power_off(node);
-        self.end_life(node);
-        self.disk(node).power_cut_by(choose);
-    }
-
-    /// Makes the machine ready for a new process, which the scenario starts.
-    pub fn restart(&self, node: NodeId) {
-        let machine = {
-            let mut nodes = self.nodes();
-            let n = nodes.get_mut(&node).expect("a node of this world");
-            assert!(!n.life.is_alive(), "kill {} before restarting it", n.name);
-            n.life = Life::default();
-            n.incarnation += 1;
-            n.machine
-        };
-        self.note(node, "restarted", &[], "");
-        self.0.network.power_on(node);
-        self.0.runtime.restart(machine);
-    }
-
-    /// Stops all tasks of a node for a while, as a long garbage collection or SIGSTOP does; its kernel goes on.
-    pub fn pause(&self, node: NodeId) {
-        self.note(node, "paused", &[], "");
-        self.0.runtime.pause(self.with(node, |n| n.machine));
-    }
-
-    /// Ends [`World::pause`].
-    pub fn resume(&self, node: NodeId) {
-        self.note(node, "resumed", &[], "");
-        self.0.runtime.resume(self.with(node, |n| n.machine));
-    }
-
     /// Moves a node's wall clock.
     pub fn shift_clock(&self, node: NodeId, millis: i64) {
         self.note(node, "clock shifted", &[millis as u64], "");
-        self.with(node, |n| n.clock_error.fetch_add(millis, Ordering::Relaxed));
+        self.oscillator(node).shift(millis);
+    }
+
+    /// A node's clock and its faults.
+    pub fn oscillator(&self, node: NodeId) -> Arc<Oscillator> {
+        self.with(node, |n| n.oscillator.clone())
     }
 
     /// True while a node's process lives.
     pub fn is_alive(&self, node: NodeId) -> bool {
         self.with(node, |n| n.life.is_alive())
+    }
+
+    /// The machine of a name.
+    pub fn find(&self, name: &str) -> Option<NodeId> {
+        self.nodes().iter().find(|(_, node)| node.name == name).map(|(id, _)| *id)
+    }
+
+    /// All machines.
+    pub fn nodes_by_name(&self) -> BTreeMap<String, NodeId> {
+        self.nodes().iter().map(|(id, node)| (node.name.clone(), *id)).collect()
+    }
+
+    /// Does something when this much time has passed. It runs on no machine, and must not block.
+    pub fn later(&self, duration: Duration, work: impl FnOnce(&World) + Send + 'static) {
+        let world = self.clone();
+        self.0.agenda.at(self.now() + duration, move || work(&world));
+    }
+
+    /// True while a node's process lives and is not paused.
+    pub fn is_up(&self, node: NodeId) -> bool {
+        self.with(node, |n| n.life.is_alive() && n.pauses == 0)
     }
 
     /// The network and its faults.
@@ -232,6 +278,11 @@ impl World {
     /// A node's disk and its faults.
     pub fn disk(&self, node: NodeId) -> Arc<Drive> {
         self.with(node, |n| n.drive.clone())
+    }
+
+    /// A node's name.
+    pub fn name(&self, node: NodeId) -> String {
+        self.with(node, |n| n.name.clone())
     }
 
     /// A node's address.
@@ -249,15 +300,19 @@ impl World {
         self.0.messages.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Reports a broken promise from anywhere in the run; the first one counts.
-    pub fn violated(&self, violation: Violation) {
-        self.note(NodeId::WORLD, "violated", &[], &violation.to_string());
-        self.0.violation.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(violation);
+    /// Notes that the workload begins: the times of plans count from here.
+    pub fn begun(&self) {
+        *self.0.begun.lock().unwrap_or_else(PoisonError::into_inner) = self.now();
     }
 
-    /// The first broken promise that was reported.
-    pub fn violation(&self) -> Option<Violation> {
-        self.0.violation.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// When the workload began.
+    pub fn began(&self) -> Duration {
+        *self.0.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a task that no fault reaches.
+    pub fn spawn_here(&self, future: impl Future<Output = ()> + Send + 'static) {
+        madsim::task::spawn(future);
     }
 
     /// The random stream of this run for `purpose`.
@@ -280,21 +335,22 @@ impl World {
         self.0.trace.note(node, what, numbers, words);
     }
 
+    /// Everything noted so far.
+    pub fn recording(&self) -> Recording {
+        self.0.trace.recording()
+    }
+
     /// Hash and number of events so far.
     pub fn digest(&self) -> (u64, u64) {
         self.0.trace.digest()
     }
 
-    fn end_life(&self, node: NodeId) {
-        let machine = self.with(node, |n| {
-            n.life.end();
-            n.machine
-        });
-        self.0.runtime.kill(machine);
-    }
-
     fn with<T>(&self, node: NodeId, f: impl FnOnce(&Node) -> T) -> T {
         f(self.nodes().get(&node).expect("a node of this world"))
+    }
+
+    fn change<T>(&self, node: NodeId, f: impl FnOnce(&mut Node) -> T) -> T {
+        f(self.nodes().get_mut(&node).expect("a node of this world"))
     }
 
     fn nodes(&self) -> MutexGuard<'_, BTreeMap<NodeId, Node>> {

@@ -1,0 +1,81 @@
+//! What a plan's history must satisfy in the end.
+
+use metaq::env::Canary;
+
+use crate::checkers::{
+    acknowledged_kept, all_delivered, delayed_on_time, handed_back_again, messages_intact, nothing_read_early,
+    nothing_skipped, offsets_dense, stored_in_order, stored_once, Violation,
+};
+use crate::history::Event;
+use crate::plan::{Client, Expect, Plan};
+use crate::random::Stream;
+use crate::scenarios::Verdict;
+use crate::world::World;
+
+/// Runs every checker whose promise the configuration and the faults of the plan leave standing.
+pub fn judge(plan: &Plan, world: &World, acknowledged: u64) -> Verdict {
+    let events = world.history().events();
+    let groups: Vec<&str> = plan.clients.iter().filter_map(group).collect();
+    if plan.canaries.contains(&Canary::FailOnPurpose) && Stream::new(plan.seed, "on purpose").chance(100) {
+        return Err(Violation::new("the pipeline canary", "this run fails on purpose"));
+    }
+    messages_intact(&events)?;
+    if plan.may_lose() {
+        // What was not synced may be gone and its offsets be given out again; what is there must be whole.
+        let found: Vec<Event> = events.iter().filter(|event| matches!(event, Event::Found(..))).cloned().collect();
+        offsets_dense(&found)?;
+        if !comes_again(&events) {
+            stored_once(&found)?;
+        }
+        return all_delivered(&events, &groups);
+    }
+    if !plan.moves_clocks() {
+        delayed_on_time(&world.history().timed())?;
+    }
+    acknowledged_kept(&events)?;
+    offsets_dense(&events)?;
+    handed_back_again(&events)?;
+    if !comes_again(&events) {
+        stored_once(&events)?;
+    }
+    nothing_read_early(&events)?;
+    stored_in_order(&events)?;
+    nothing_skipped(&events)?;
+    all_delivered(&events, &groups)?;
+    plan.expect.iter().try_for_each(|expect| expected(*expect, plan, &events, acknowledged))
+}
+
+fn group(client: &Client) -> Option<&str> {
+    match client {
+        Client::Consumer { group, .. } => Some(group),
+        Client::Producer { .. } => None,
+    }
+}
+
+/// True if a message may rightly lie in two queues.
+fn comes_again(events: &[Event]) -> bool {
+    events.iter().any(|event| matches!(event, Event::Scheduled(..) | Event::HandedBack(..)))
+}
+
+fn expected(expect: Expect, plan: &Plan, events: &[Event], acknowledged: u64) -> Verdict {
+    let sends = plan.operations() as u64;
+    match expect {
+        Expect::NoFailures if acknowledged < sends => {
+            Err(Violation::new("a calm run has no failures", format!("{acknowledged} of {sends} acknowledged")))
+        }
+        Expect::NoDuplicates => {
+            let mut seen = std::collections::BTreeSet::new();
+            let twice = events.iter().find_map(|event| match event {
+                Event::Consumed(group, message, _) if !seen.insert((group.clone(), *message)) => Some(*message),
+                _ => None,
+            });
+            twice.map_or(Ok(()), |message| {
+                Err(Violation::new("a calm run has no duplicates", format!("{message} was delivered twice")))
+            })
+        }
+        Expect::AcknowledgedPerMille(share) if acknowledged * 1_000 < sends * share => {
+            Err(Violation::new("clients go on", format!("only {acknowledged} of {sends} sends were acknowledged")))
+        }
+        Expect::NoFailures | Expect::AcknowledgedPerMille(_) => Ok(()),
+    }
+}

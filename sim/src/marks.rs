@@ -1,0 +1,123 @@
+//! Marks: rare states that a sweep must have reached. A green sweep that never got there proves nothing about it.
+//!
+//! A mark is global to the process, and a process is one run. Marks are no events: they do not enter the trace's hash.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// All marks. `sometimes!` takes no others, which the compiler checks, so a sweep also knows those it never reached.
+pub const ALL: &[&str] = &[
+    "a machine was told to die and was dead already",
+    "a machine was paused twice at once",
+    "a process that may fail ended by itself",
+    "a send ended without a clear answer",
+    "a send was refused",
+    "a client found no route",
+    "a consumer got a message twice",
+    "a consumer began again from its committed offset",
+];
+
+static REACHED: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
+static MATTERED: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
+static FIRED: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
+
+/// Notes that a rare state was reached, if the condition holds: `sometimes!("a send was refused")` or
+/// `sometimes!(waiting > 100, "…")`. Names stand in [`ALL`].
+#[macro_export]
+macro_rules! sometimes {
+    ($name:literal) => {{
+        const { assert!($crate::marks::is_listed($name), "this mark is not in marks::ALL") };
+        $crate::marks::reach($name);
+    }};
+    ($condition:expr, $name:literal) => {
+        if $condition {
+            $crate::sometimes!($name);
+        }
+    };
+}
+
+/// True if `name` stands in [`ALL`].
+pub const fn is_listed(name: &str) -> bool {
+    let mut index = 0;
+    while index < ALL.len() {
+        if same(ALL[index].as_bytes(), name.as_bytes()) {
+            return true;
+        }
+        index += 1;
+    }
+    false
+}
+
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut index = 0;
+    while index < a.len() {
+        if a[index] != b[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}
+
+/// What `sometimes!` calls.
+pub fn reach(name: &'static str) {
+    count(&REACHED, name);
+}
+
+/// Notes that a fault of this kind (its name in [`crate::faults::KINDS`]) was applied.
+pub fn fired(kind: &'static str) {
+    count(&FIRED, kind);
+}
+
+/// Notes that a fault of this kind had an effect: a segment was held, a sync failed, a process was running that died.
+/// A kind that fires in every seed and never matters is no fault.
+pub fn mattered(kind: &'static str) {
+    count(&MATTERED, kind);
+}
+
+fn count(marks: &Mutex<BTreeMap<&'static str, u64>>, name: &'static str) {
+    *marks.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default() += 1;
+}
+
+/// Marks of this process so far and how often each was reached.
+pub fn reached() -> BTreeMap<&'static str, u64> {
+    REACHED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Fault kinds that were applied in this process, and how often.
+pub fn all_fired() -> BTreeMap<&'static str, u64> {
+    FIRED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Fault kinds that had an effect in this process, and how often.
+pub fn all_mattered() -> BTreeMap<&'static str, u64> {
+    MATTERED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_compared_as_a_whole() {
+        assert!(is_listed("a send was refused"));
+        assert!(!is_listed("a send was refuse") && !is_listed("a send was refused!") && !is_listed(""));
+    }
+
+    #[test]
+    fn no_mark_stands_twice() {
+        assert_eq!(ALL.iter().collect::<BTreeSet<_>>().len(), ALL.len());
+    }
+
+    #[test]
+    fn a_condition_decides() {
+        sometimes!(false, "a machine was paused twice at once");
+        assert!(!reached().contains_key("a machine was paused twice at once"));
+        sometimes!("a client found no route");
+        assert!(reached()["a client found no route"] > 0);
+    }
+}
