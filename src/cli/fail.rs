@@ -39,6 +39,19 @@ impl Failure {
     }
 }
 
+/// An error with its causes; those that it tells itself are not told again.
+pub fn story(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |story, cause| {
+        if story.contains(&cause) {
+            story
+        } else if story.is_empty() {
+            cause
+        } else {
+            format!("{story}: {cause}")
+        }
+    })
+}
+
 /// The exit code of an error.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
@@ -117,5 +130,26 @@ fn client_hint(error: &Error) -> Option<&'static str> {
             _ => None,
         },
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+    use crate::client::SendError;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let error = anyhow::Error::from(SendError::from(Error::Invalid("the body is empty".into())));
+        assert_eq!(story(&error), "the body is empty");
+        assert_eq!((exit_code(&error), hints(&error)), (EXIT_USAGE, Vec::new()));
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let error = Err::<(), _>(refused).context("it does not work").unwrap_err();
+        assert_eq!(story(&error), "it does not work: connection refused");
+        assert_eq!(exit_code(&error), EXIT_UNREACHABLE);
+        let error = anyhow::Error::from(Failure::refused("no").hint("try").hint("again"));
+        assert_eq!((exit_code(&error), hints(&error)), (EXIT_REFUSED, vec!["try".to_owned(), "again".to_owned()]));
     }
 }

@@ -40,16 +40,17 @@ pub const EXIT_BUG: u8 = 70;
 ///
 /// The first five minutes:
 ///
-///   metaq up                                start a NameServer and a broker, data in ./metaq-data
-///   metaq send Orders 'a book' -k order-1   send a message (in another terminal); it makes the topic
-///   metaq tail Orders --follow              see messages as they come
-///   metaq tail Orders --group billing --from begin     consume them as a group
-///   metaq group lag billing                 see how many wait for it
-///   metaq topic list                        and `topic show Orders`, `cluster health`, `dlq list`, …
-///   metaq bench produce                     see how fast it is
+///   metaq up                                    start a NameServer and a broker, data in ./metaq-data
+///   metaq send Orders 'a book' -k order-1       send a message, from another terminal
+///   metaq tail Orders --follow                  see messages as they come
+///   metaq tail Orders -g billing --from begin   consume them as a group
+///   metaq group lag billing                     see how many wait for it
+///   metaq topic list                            and `topic show`, `cluster health`, `dlq list`, …
+///   metaq bench produce                         see how fast it is
 ///
-/// Commands find the cluster by -n HOST:PORT, else NAMESRV_ADDR, else 127.0.0.1:9876. Reads take --json.
-/// Exit codes: 0 done, 1 refused or not found, 2 wrong command line, 3 unreachable or timed out, 70 a bug.
+/// Commands find the cluster by -n HOST:PORT, else NAMESRV_ADDR, else 127.0.0.1:9876.
+/// Whatever shows something takes --json; whatever destroys something asks, and takes --yes.
+/// Exit codes: 0 done, 1 refused or not found, 2 usage, 3 unreachable or timed out, 70 a bug.
 ///
 /// Any RocketMQ client (4.x or 5.x, remoting protocol) works with NAMESRV_ADDR=127.0.0.1:9876.
 #[derive(Debug, Parser)]
@@ -157,7 +158,7 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            tell!("error: {error:#}");
+            tell!("error: {}", fail::story(&error));
             for hint in fail::hints(&error) {
                 tell!("hint: {hint}");
             }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use super::console::tell;
 use super::fail::Failure;
 
-/// RocketMQ's `mqadmin`, for those who know it: its names and short options for what exists here too
+/// RocketMQ's `mqadmin`: its names and short options for what both have
 ///
 /// Nothing is asked before it is done, as there.
 ///
@@ -33,7 +33,7 @@ enum Mqadmin {
     TopicRoute(OfTopic),
     /// As `topic show`
     TopicStatus(OfTopic),
-    /// As `topic create` or `topic update`
+    /// As `topic create --replace`
     UpdateTopic(UpdateTopic),
     /// As `topic update --perm`
     UpdateTopicPerm(UpdateTopic),

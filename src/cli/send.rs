@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
 use super::connect::{run as run_on, Cluster, ClusterArgs};
 use super::console::{say, tell};
 use super::fail::Failure;
-use super::show::{duration_of, JsonArg, Progress};
+use super::show::{count, duration_of, JsonArg, Progress};
 use crate::client::{Durability, Message, Producer, SendError, Sent};
 use crate::env::OpenMode;
 use crate::proto::message::DelayLevels;
@@ -100,7 +100,7 @@ async fn send(cluster: Cluster, args: SendArgs) -> Result<ExitCode> {
     drop(told);
     if let Err(error) = outcome {
         if sent > 0 {
-            tell!("note: at least {sent} messages were sent before this");
+            tell!("note: at least {} went before this", count(sent as i64, "message"));
         }
         return Err(explained(&cluster, &args.topic, error).await);
     }
@@ -108,7 +108,7 @@ async fn send(cluster: Cluster, args: SendArgs) -> Result<ExitCode> {
         return Err(Failure::usage("there was nothing to send").hint("empty lines are left out").into());
     }
     if sent > LISTED_MAX && !args.quiet && !args.json.json {
-        tell!("sent {sent} messages to {}", args.topic);
+        tell!("sent {} to {}", count(sent as i64, "message"), args.topic);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -295,7 +295,14 @@ async fn explained(cluster: &Cluster, topic: &str, error: anyhow::Error) -> anyh
         .downcast_ref::<SendError>()
         .is_some_and(|error| matches!(error.error, crate::client::Error::NoRoute { .. }));
     if no_route {
-        return cluster.no_topic(topic).await.into();
+        return match cluster.admin.route(topic).await {
+            Ok(_) => {
+                let update = cluster.command(&format!("topic update {topic} --perm rw"));
+                let failure = Failure::refused(format!("topic `{topic}` may not be written to"));
+                failure.hint(format!("{update} allows it")).into()
+            }
+            Err(_) => cluster.no_topic(topic).await.into(),
+        };
     }
     error
 }

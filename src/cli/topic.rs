@@ -10,11 +10,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::connect::{run as run_on, Cluster, ClusterArgs};
 use super::console::tell;
 use super::fail::Failure;
-use super::show::{confirmed, Cell, ConfirmArgs, Details, JsonArg, ListArgs, Listing, Plan, Progress};
+use super::show::{confirmed, count, Cell, ConfirmArgs, Details, JsonArg, ListArgs, Listing, Plan, Progress};
 use crate::client::Error;
 use crate::proto::body::{permission, TopicConfig};
-use crate::proto::message::names::{is_dlq_topic, is_retry_topic};
-use crate::proto::message::system::is_system_topic;
+use crate::proto::message::names::{is_dlq_topic, is_retry_topic, REPLY_SUFFIX};
+use crate::proto::message::system::{is_system_group, is_system_topic};
 
 /// How long NameServers may take to hear of a change.
 const ROUTE_LIMIT: Duration = Duration::from_secs(10);
@@ -182,12 +182,13 @@ pub async fn list(cluster: Cluster, args: ListTopics) -> Result<ExitCode> {
             topics.entry(topic).or_default().push(config);
         }
     }
+    let kinds = Kinds::of(&cluster).await?;
     let empty = if args.all { "no topics" } else { "no topics of applications; `--all` shows RocketMQ's own" };
     let columns =
         [("topic", "TOPIC"), ("kind", "KIND"), ("brokers", "BROKERS"), ("queues", "QUEUES"), ("perm", "PERM")];
     let mut listing = Listing::new(&columns, empty);
     for (topic, configs) in topics {
-        let kind = kind(&topic);
+        let kind = kinds.kind(&topic);
         if kind != "normal" && !args.all {
             continue;
         }
@@ -208,21 +209,29 @@ pub async fn list(cluster: Cluster, args: ListTopics) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn kind(topic: &str) -> &'static str {
-    if is_retry_topic(topic) {
-        "retry"
-    } else if is_dlq_topic(topic) {
-        "dlq"
-    } else if is_system_topic(topic) || is_own(topic) {
-        "system"
-    } else {
-        "normal"
-    }
+/// Tells topics of applications from others.
+struct Kinds {
+    /// Topics that brokers make for themselves have their names and those of their clusters.
+    own: BTreeSet<String>,
 }
 
-/// Topics that brokers make for themselves: their name, their cluster, replies.
-fn is_own(topic: &str) -> bool {
-    topic == "DefaultCluster" || topic.ends_with(crate::proto::message::names::REPLY_SUFFIX)
+impl Kinds {
+    async fn of(cluster: &Cluster) -> Result<Kinds> {
+        let info = cluster.admin.clusters().await?;
+        Ok(Kinds { own: info.broker_addr_table.into_keys().chain(info.cluster_addr_table.into_keys()).collect() })
+    }
+
+    fn kind(&self, topic: &str) -> &'static str {
+        if is_retry_topic(topic) {
+            "retry"
+        } else if is_dlq_topic(topic) {
+            "dlq"
+        } else if is_system_topic(topic) || topic.ends_with(REPLY_SUFFIX) || self.own.contains(topic) {
+            "system"
+        } else {
+            "normal"
+        }
+    }
 }
 
 fn perm_text(perm: i32) -> &'static str {
@@ -239,7 +248,8 @@ pub async fn show(cluster: Cluster, args: ShowTopic) -> Result<ExitCode> {
     cluster.route(&args.topic).await?;
     let configs = cluster.admin.topic_configs(&args.topic).await?;
     let stats = cluster.admin.topic_stats(&args.topic).await?;
-    let groups = cluster.admin.groups_of_topic(&args.topic).await?;
+    let groups = groups_of(&cluster, &args.topic).await?;
+    let kinds = Kinds::of(&cluster).await?;
     let mut brokers =
         Listing::new(&[("broker", "BROKER"), ("read", "READ"), ("write", "WRITE"), ("perm", "PERM")], "none");
     for (broker, config) in &configs {
@@ -274,13 +284,19 @@ pub async fn show(cluster: Cluster, args: ShowTopic) -> Result<ExitCode> {
     }
     let details = Details::default()
         .fact("topic", "topic", Cell::text(&args.topic))
-        .fact("kind", "kind", Cell::text(kind(&args.topic)))
+        .fact("kind", "kind", Cell::text(kinds.kind(&args.topic)))
         .fact("messages", "messages", Cell::Number(messages))
         .fact("groups", "groups", Cell::texts(groups))
         .list("brokers", "queues on each broker", brokers)
         .list("queues", "messages in each queue", queues);
     cluster.screen.details(&details, args.json);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The groups of applications that consume a topic.
+async fn groups_of(cluster: &Cluster, topic: &str) -> Result<Vec<String>> {
+    let groups = cluster.admin.groups_of_topic(topic).await?;
+    Ok(groups.into_iter().filter(|group| !is_system_group(group)).collect())
 }
 
 async fn create(cluster: Cluster, args: CreateTopic) -> Result<ExitCode> {
@@ -292,7 +308,7 @@ async fn create(cluster: Cluster, args: CreateTopic) -> Result<ExitCode> {
     let mut config = TopicConfig::new(&args.topic, args.queues, args.perm.bits());
     config.read_queue_nums = args.read_queues.unwrap_or(args.queues);
     put(&cluster, &config, args.broker.as_deref()).await?;
-    tell!("made topic {} with {} queues on each broker", args.topic, args.queues);
+    tell!("made topic {} with {} on each broker", args.topic, count(args.queues.into(), "queue"));
     cluster.hint("send to it with", &format!("send {} 'a first message'", args.topic));
     Ok(ExitCode::SUCCESS)
 }
@@ -322,7 +338,7 @@ async fn update(cluster: Cluster, args: UpdateTopic) -> Result<ExitCode> {
         let failure = Failure::refused(format!("topic `{}` is not on that broker", args.topic));
         return Err(failure.hint(cluster.command(&format!("topic show {}", args.topic)) + " shows where it is").into());
     }
-    tell!("changed topic {} on {changed} {}", args.topic, if changed == 1 { "broker" } else { "brokers" });
+    tell!("changed topic {} on {}", args.topic, count(changed, "broker"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -358,7 +374,7 @@ pub async fn delete(cluster: Cluster, args: DeleteTopic) -> Result<ExitCode> {
     }
     cluster.route(&args.topic).await?;
     let stats = cluster.admin.topic_stats(&args.topic).await?;
-    let groups = cluster.admin.groups_of_topic(&args.topic).await?;
+    let groups = groups_of(&cluster, &args.topic).await?;
     let mut of_brokers: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     for (queue, offsets) in &stats.offset_table {
         let of_broker = of_brokers.entry(&queue.broker_name).or_default();
@@ -372,12 +388,9 @@ pub async fn delete(cluster: Cluster, args: DeleteTopic) -> Result<ExitCode> {
         changes.push(vec![Cell::text(&args.topic), Cell::text(*broker), queues, messages]);
     }
     let messages: i64 = of_brokers.values().map(|(_, messages)| messages).sum();
-    let consumed = if groups.is_empty() {
-        String::new()
-    } else {
-        format!(", which {} consume", groups.into_iter().collect::<Vec<_>>().join(", "))
-    };
-    let plan = Plan { what: format!("delete topic {} with {messages} messages{consumed}", args.topic), changes };
+    let consumed = if groups.is_empty() { String::new() } else { format!(", which {} consume", groups.join(", ")) };
+    let plan =
+        Plan { what: format!("delete topic {} with {}{consumed}", args.topic, count(messages, "message")), changes };
     if confirmed(&cluster.screen, &plan, args.confirm, &args.list)? {
         cluster.admin.delete_topic(&args.topic).await?;
         tell!("deleted topic {}", args.topic);
@@ -392,7 +405,10 @@ pub async fn stats(cluster: Cluster, args: StatsTopic) -> Result<ExitCode> {
             cluster.route(topic).await?;
             vec![topic.clone()]
         }
-        None => cluster.admin.topics().await?.into_iter().filter(|topic| kind(topic) == "normal").collect(),
+        None => {
+            let kinds = Kinds::of(&cluster).await?;
+            cluster.admin.topics().await?.into_iter().filter(|topic| kinds.kind(topic) == "normal").collect()
+        }
     };
     let columns = [
         ("topic", "TOPIC"),

@@ -14,7 +14,7 @@ use self::redrive::{redrive, RedriveArgs};
 use super::connect::{run as run_on, Cluster, ClusterArgs};
 use super::fail::Failure;
 use super::message::list_of;
-use super::show::{message_columns, Cell, ListArgs, Listing};
+use super::show::{Cell, ListArgs, Listing};
 use crate::client::{Error, MessageQueue};
 use crate::proto::message::names::{dlq_topic, group_of_dlq_topic};
 
@@ -77,7 +77,6 @@ struct DeadQueue {
     max: i64,
     /// All before this were redriven.
     redriven: i64,
-    newest: i64,
 }
 
 /// The queues of a group's dead letters.
@@ -86,13 +85,10 @@ struct DeadQueue {
 /// If there are none, or they cannot be read.
 async fn queues(cluster: &Cluster, group: &str) -> Result<Vec<DeadQueue>> {
     let topic = dlq_topic(group);
-    let stats = match cluster.admin.topic_stats(&topic).await {
-        Err(Error::NoRoute { .. }) => {
-            let failure = Failure::refused(format!("group `{group}` has no dead letters"));
-            return Err(failure.hint(format!("{} shows who has some", cluster.command("dlq list"))).into());
-        }
-        other => other?,
-    };
+    if let Err(Error::NoRoute { .. }) = cluster.admin.route(&topic).await {
+        let failure = Failure::refused(format!("group `{group}` has no dead letters"));
+        return Err(failure.hint(format!("{} shows who has some", cluster.command("dlq list"))).into());
+    }
     let readable = cluster.admin.queues(&topic).await?;
     if readable.is_empty() {
         let update = cluster.command(&format!("topic update '{topic}' --perm rw"));
@@ -103,8 +99,7 @@ async fn queues(cluster: &Cluster, group: &str) -> Result<Vec<DeadQueue>> {
     for queue in readable {
         let (min, max) = (cluster.admin.min_offset(&queue).await?, cluster.admin.max_offset(&queue).await?);
         let redriven = cluster.admin.committed(MARKS, &queue).await?.unwrap_or(min).clamp(min, max);
-        let newest = stats.offset_table.get(&queue).map_or(0, |offsets| offsets.last_update_timestamp);
-        queues.push(DeadQueue { queue, min, max, redriven, newest });
+        queues.push(DeadQueue { queue, min, max, redriven });
     }
     Ok(queues)
 }
@@ -147,7 +142,6 @@ async fn show(cluster: Cluster, args: ShowDeadLetters) -> Result<ExitCode> {
     let mut listing = list_of(found.iter().map(AsRef::as_ref), &args.list);
     listing.empty = "no such dead letters";
     // Where they failed is what tells them apart.
-    listing.columns[0] = message_columns("").columns[0];
     listing.columns[0].title = "TOPIC";
     cluster.screen.list(&listing, &args.list)?;
     if !args.list.json.json && args.list.format.is_none() && !listing.rows.is_empty() {

@@ -14,7 +14,7 @@ use super::{queues, DeadQueue, MARKS};
 use crate::cli::connect::{Cluster, ClusterArgs};
 use crate::cli::console::{say, tell};
 use crate::cli::message::{copy_of, list_of};
-use crate::cli::show::{confirmed, ConfirmArgs, ListArgs, Plan};
+use crate::cli::show::{confirmed, count, ConfirmArgs, ListArgs, Plan};
 use crate::client::{Producer, Received};
 use crate::proto::message::names::retry_topic;
 use crate::proto::message::properties;
@@ -70,16 +70,16 @@ pub async fn redrive(cluster: Cluster, args: RedriveArgs) -> Result<ExitCode> {
     }
     let filter = args.filter.resolve(&cluster);
     let max = args.max.unwrap_or(usize::MAX);
-    let (mut listed, mut count) = (Vec::new(), 0);
+    let (mut listed, mut found) = (Vec::new(), 0);
     scan(&cluster, &queues, &filter, async |message| {
-        count += 1;
+        found += 1;
         if listed.len() < LISTED_MAX || args.confirm.dry_run {
             listed.push(message);
         }
-        Ok(count < max)
+        Ok(found < max)
     })
     .await?;
-    if count == 0 {
+    if found == 0 {
         tell!("there is nothing to redrive");
         if from_mark && queues.iter().any(|queue| queue.redriven > 0) {
             tell!("hint: `--again` takes those that were redriven before");
@@ -89,7 +89,7 @@ pub async fn redrive(cluster: Cluster, args: RedriveArgs) -> Result<ExitCode> {
     let to = args.to_topic.as_ref().map_or_else(|| format!("group {}", args.group), |topic| format!("topic {topic}"));
     let mut changes = list_of(listed.iter().map(AsRef::as_ref), &args.list);
     changes.columns[0].title = "TOPIC";
-    let plan = Plan { what: format!("send {count} dead letters to {to}"), changes };
+    let plan = Plan { what: format!("send {} to {to}", count(found as i64, "dead letter")), changes };
     if !confirmed(&cluster.screen, &plan, args.confirm, &args.list)? {
         return Ok(ExitCode::SUCCESS);
     }
@@ -102,15 +102,15 @@ pub async fn redrive(cluster: Cluster, args: RedriveArgs) -> Result<ExitCode> {
         if let Some(mark) = marks.iter_mut().find(|mark| mark.queue == message.queue) {
             mark.redriven = message.offset + 1;
         }
-        Ok(sent < count)
+        Ok(sent < found)
     })
     .await;
     mark(&cluster, &marks).await?;
     if args.list.json.json {
         say!("{}", json!({ "redriven": sent, "to": to }));
     }
-    outcome.with_context(|| format!("{sent} of {count} dead letters were sent to {to}"))?;
-    tell!("sent {sent} dead letters to {to}");
+    outcome.with_context(|| format!("{sent} of {found} dead letters were sent to {to}"))?;
+    tell!("sent {} to {to}", count(sent as i64, "dead letter"));
     if args.to_topic.is_none() {
         cluster.hint("see whether they are consumed with", &format!("group lag {}", args.group));
     }

@@ -9,7 +9,7 @@ use super::settings;
 use crate::cli::connect::{Cluster, ClusterArgs};
 use crate::cli::console::tell;
 use crate::cli::fail::Failure;
-use crate::cli::show::{confirmed, Cell, ConfirmArgs, ListArgs, Listing, Plan};
+use crate::cli::show::{confirmed, count, Cell, ConfirmArgs, ListArgs, Listing, Plan};
 use crate::cli::tail::{is_queue, offset_at, From};
 use crate::client::ResetTo;
 
@@ -82,8 +82,8 @@ pub async fn reset(cluster: Cluster, args: ResetArgs) -> Result<ExitCode> {
     }
     let what = match moved {
         0 => format!("move group {} in topic {}", args.group, args.topic),
-        1.. => format!("have group {} consume {moved} messages of topic {} again", args.group, args.topic),
-        _ => format!("have group {} skip {} messages of topic {}", args.group, -moved, args.topic),
+        1.. => format!("have group {} consume {} of topic {} again", args.group, count(moved, "message"), args.topic),
+        _ => format!("have group {} skip {} of topic {}", args.group, count(-moved, "message"), args.topic),
     };
     let plan = Plan { what, changes };
     if !confirmed(&cluster.screen, &plan, args.confirm, &args.list)? {

@@ -17,7 +17,7 @@ use clap::Args;
 pub use self::cell::Cell;
 pub use self::confirm::{confirmed, ConfirmArgs, Plan};
 pub use self::details::Details;
-pub use self::listing::{Column, Listing};
+pub use self::listing::Listing;
 pub use self::messages::{body_of, escaped, message_columns, message_details, message_row};
 pub use self::progress::Progress;
 pub use self::template::Template;
@@ -106,6 +106,11 @@ impl Screen {
         let mut out = io::stdout().lock();
         out.write_all(line).and_then(|()| out.write_all(b"\n")).is_ok()
     }
+}
+
+/// `1 message`, `2 messages`.
+pub fn count(number: i64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Bold on a terminal.

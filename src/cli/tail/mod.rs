@@ -134,6 +134,11 @@ async fn look(cluster: &Cluster, args: &TailArgs, printer: &mut Printer) -> Resu
         }
     }
     if args.follow {
+        for message in merge.behind() {
+            if printer.print(&message) != Printed::Fine {
+                return Ok(());
+            }
+        }
         follow(&mut reader, |message| printer.print(message)).await?;
     }
     Ok(())

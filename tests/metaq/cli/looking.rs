@@ -29,7 +29,8 @@ fn topics_are_made_shown_changed_and_deleted() {
     assert!(text.contains("messages  3\n") && text.contains("BROKER    QUEUE  BEGIN  END  MESSAGES  NEWEST"), "{text}");
 
     server.done(&["topic", "update", "Orders", "--perm", "r"]);
-    server.fails(&["send", "Orders", "x"], 1, &["error: "]);
+    let allow = "hint: `metaq topic update Orders --perm rw` allows it";
+    server.fails(&["send", "Orders", "x"], 1, &["topic `Orders` may not be written to", allow]);
     server.done(&["topic", "update", "Orders", "--perm", "rw", "--queues", "4"]);
     server.fails(&["topic", "update", "Orders"], 2, &["nothing is to be changed"]);
     server.fails(&["topic", "update", "Orders", "--perm", "r", "--broker", "b"], 1, &["is not on that broker"]);
@@ -79,7 +80,7 @@ fn groups_are_shown_moved_cloned_and_deleted() {
     assert_eq!(server.json(&["group", "lag", "billing"])[0]["lag"], 1);
     let lag = server.run(&["group", "lag", "billing", "--topic", "Orders"]);
     assert!(
-        lag.out.starts_with("TOPIC   BROKER    QUEUE  END  COMMITTED  LAG") && lag.err.contains("1 messages wait"),
+        lag.out.starts_with("TOPIC   BROKER    QUEUE  END  COMMITTED  LAG") && lag.err.contains("1 message waits"),
         "{lag:?}"
     );
     let list = server.json(&["group", "list"]);
@@ -102,7 +103,7 @@ fn groups_are_shown_moved_cloned_and_deleted() {
     server.fails(
         &["group", "reset", "billing", "Orders", "--to", "begin"],
         2,
-        &["have group billing consume 1 messages"],
+        &["have group billing consume 1 message of"],
     );
     server.done(&["group", "clone", "billing", "copy", "--yes"]);
     let found = server.json(&["offset", "search", "Orders", "--time", "1h"]);

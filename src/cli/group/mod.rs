@@ -11,7 +11,7 @@ use self::reset::{reset, ResetArgs};
 use super::connect::{run as run_on, Cluster, ClusterArgs};
 use super::console::tell;
 use super::fail::Failure;
-use super::show::{confirmed, span, Cell, ConfirmArgs, Details, JsonArg, ListArgs, Listing, Plan, Progress};
+use super::show::{confirmed, count, span, Cell, ConfirmArgs, Details, JsonArg, ListArgs, Listing, Plan, Progress};
 use crate::client::GroupLag;
 use crate::proto::body::{ConsumerConnection, MessageModel, SubscriptionGroupConfig};
 use crate::proto::message::system::is_system_group;
@@ -231,7 +231,8 @@ pub async fn lag(cluster: Cluster, args: LagArgs) -> Result<ExitCode> {
     let lag = cluster.admin.lag(&args.group, args.topic.as_deref()).await?;
     cluster.screen.list(&lag_list(&cluster, &lag), &args.list)?;
     if !args.list.json.json && args.list.format.is_none() {
-        tell!("{} messages wait, {:.1}/s are consumed", lag.total(), lag.consume_tps);
+        let (total, tps) = (lag.total(), lag.consume_tps);
+        tell!("{} {}, {tps:.1}/s are consumed", count(total, "message"), if total == 1 { "waits" } else { "wait" });
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -308,16 +309,16 @@ pub async fn delete(cluster: Cluster, args: DeleteGroup) -> Result<ExitCode> {
     }
     settings(&cluster, &args.group).await?;
     let members = cluster.admin.consumers(&args.group).await?;
-    let count = members.as_ref().map_or(0, |members| members.connection_set.len());
+    let members_count = members.as_ref().map_or(0, |members| members.connection_set.len());
     let lag = cluster.admin.lag(&args.group, None).await?;
     let changes = lag_list(&cluster, &lag);
     let offsets = if args.keep_offsets { "" } else { " with its offsets" };
-    let connected = if count > 0 { format!("; {count} members are connected") } else { String::new() };
+    let connected = if members_count > 0 { format!("; members are connected: {members_count}") } else { String::new() };
     let plan = Plan { what: format!("delete group {}{offsets}{connected}", args.group), changes };
     if confirmed(&cluster.screen, &plan, args.confirm, &args.list)? {
         cluster.admin.delete_group(&args.group, !args.keep_offsets).await?;
         tell!("deleted group {}", args.group);
-        if count > 0 {
+        if members_count > 0 {
             tell!("note: members are still connected and may bring it back; stop them first");
         }
     }
