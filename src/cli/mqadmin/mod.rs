@@ -1,15 +1,19 @@
 //! `metaq mqadmin`: RocketMQ's names and short options for what both tools have. Each is put into our own words and run
 //! as those, so there is one implementation of everything, and the hint teaches its name.
 
+mod options;
+
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
+use self::options::*;
 use super::console::tell;
 use super::fail::Failure;
 
 /// RocketMQ's `mqadmin`: its names and short options for what both have
 ///
-/// Nothing is asked before it is done, as there.
+/// Nothing is asked before it is done, as there. `-c` is taken but chooses nothing: changes go
+/// to every broker that the NameServers know, or to the one that `-b` names.
 ///
 ///   metaq mqadmin topicList -n 127.0.0.1:9876
 ///   metaq mqadmin updateTopic -c DefaultCluster -t Orders -r 8 -w 8
@@ -75,210 +79,6 @@ enum Mqadmin {
     PrintMsg(PrintMsg),
     /// As `tail --queue --from --max`
     ConsumeMessage(ConsumeMessage),
-}
-
-/// Options that hidden fields accept without effect: changes are always made in the whole cluster.
-#[derive(Debug, Args)]
-struct Ignored {
-    #[arg(short = 'c', long = "clusterName", num_args = 0..=1, default_missing_value = "", hide = true)]
-    _cluster: Option<String>,
-    #[arg(short = 'b', long = "brokerAddr", hide = true)]
-    _broker: Option<String>,
-}
-
-#[derive(Debug, Args)]
-struct OfTopic {
-    #[arg(short = 't', long = "topic")]
-    topic: String,
-    #[arg(short = 'c', long = "clusterName", hide = true)]
-    _cluster: Option<String>,
-}
-
-#[derive(Debug, Args)]
-struct OfGroup {
-    #[arg(short = 'g', long = "consumerGroup", alias = "groupName")]
-    group: String,
-    #[arg(short = 'b', long = "brokerAddr", hide = true)]
-    _broker: Option<String>,
-}
-
-#[derive(Debug, Args)]
-struct UpdateTopic {
-    #[arg(short = 't', long = "topic")]
-    topic: String,
-    #[arg(short = 'c', long = "clusterName", hide = true)]
-    _cluster: Option<String>,
-    #[arg(short = 'b', long = "brokerAddr")]
-    broker: Option<String>,
-    #[arg(short = 'r', long = "readQueueNums")]
-    read: Option<i32>,
-    #[arg(short = 'w', long = "writeQueueNums")]
-    write: Option<i32>,
-    #[arg(short = 'p', long = "perm")]
-    perm: Option<String>,
-}
-
-#[derive(Debug, Args)]
-struct StatsAll {
-    #[arg(short = 't', long = "topic")]
-    topic: Option<String>,
-    #[arg(short = 'a', long = "activeTopic", hide = true)]
-    _active: bool,
-}
-
-#[derive(Debug, Args)]
-struct ClusterList {
-    #[arg(short = 'm', long = "moreStats")]
-    more: bool,
-    #[arg(short = 'c', long = "clusterName", hide = true)]
-    _cluster: Option<String>,
-}
-
-#[derive(Debug, Args)]
-struct ConsumerProgress {
-    #[arg(short = 'g', long = "groupName")]
-    group: Option<String>,
-    #[arg(short = 't', long = "topicName")]
-    topic: Option<String>,
-    #[arg(short = 's', long = "showClientIP", num_args = 0..=1, default_missing_value = "true", hide = true)]
-    _show_client: Option<String>,
-}
-
-#[derive(Debug, Args)]
-struct DeleteSubGroup {
-    #[arg(short = 'g', long = "groupName")]
-    group: String,
-    #[arg(short = 'c', long = "clusterName", hide = true)]
-    _cluster: Option<String>,
-    #[arg(short = 'b', long = "brokerAddr", hide = true)]
-    _broker: Option<String>,
-    #[arg(short = 'r', long = "removeOffset", num_args = 0..=1, default_missing_value = "true")]
-    remove_offset: Option<bool>,
-}
-
-#[derive(Debug, Args)]
-struct ResetOffsetByTime {
-    #[arg(short = 'g', long = "group")]
-    group: String,
-    #[arg(short = 't', long = "topic")]
-    topic: String,
-    /// `now`, `currentTimeMillis`, milliseconds, or `2026-11-30#12:30:05:123`
-    #[arg(short = 's', long = "timestamp", allow_hyphen_values = true)]
-    time: String,
-    #[arg(short = 'f', long = "force", num_args = 0..=1, hide = true)]
-    _force: Option<String>,
-    #[arg(short = 'b', long = "broker")]
-    broker: Option<String>,
-    #[arg(short = 'q', long = "queue")]
-    queue: Option<i32>,
-    #[arg(short = 'o', long = "offset")]
-    offset: Option<i64>,
-}
-
-#[derive(Debug, Args)]
-struct ResetToEnd {
-    #[arg(short = 'g', long = "group")]
-    group: String,
-    #[arg(short = 't', long = "topic")]
-    topic: String,
-    #[arg(short = 'f', long = "force", num_args = 0..=1, hide = true)]
-    _force: Option<String>,
-}
-
-#[derive(Debug, Args)]
-struct CloneGroupOffset {
-    #[arg(short = 's', long = "srcGroup")]
-    from: String,
-    #[arg(short = 'd', long = "destGroup")]
-    to: String,
-    #[arg(short = 't', long = "topic")]
-    topic: Option<String>,
-    #[arg(short = 'o', long = "offline", num_args = 0..=1, hide = true)]
-    _offline: Option<String>,
-}
-
-#[derive(Debug, Args)]
-struct QueryMsg {
-    #[arg(short = 'i', long = "msgId")]
-    id: String,
-    #[arg(short = 't', long = "topic")]
-    topic: Option<String>,
-    #[arg(short = 'g', long = "consumerGroup")]
-    group: Option<String>,
-    #[arg(short = 'd', long = "clientId")]
-    client: Option<String>,
-}
-
-#[derive(Debug, Args)]
-struct QueryMsgByKey {
-    #[arg(short = 't', long = "topic")]
-    topic: String,
-    #[arg(short = 'k', long = "msgKey")]
-    key: String,
-    #[arg(short = 'b', long = "beginTimestamp")]
-    begin: Option<String>,
-    #[arg(short = 'e', long = "endTimestamp")]
-    end: Option<String>,
-    #[arg(short = 'm', long = "maxNum")]
-    max: Option<u32>,
-}
-
-#[derive(Debug, Args)]
-struct QueryMsgByOffset {
-    #[arg(short = 't', long = "topic")]
-    topic: String,
-    #[arg(short = 'b', long = "brokerName")]
-    broker: String,
-    #[arg(short = 'i', long = "queueId")]
-    queue: i32,
-    #[arg(short = 'o', long = "offset")]
-    offset: i64,
-}
-
-#[derive(Debug, Args)]
-struct SendMessage {
-    #[arg(short = 't', long = "topic")]
-    topic: String,
-    #[arg(short = 'p', long = "body", allow_hyphen_values = true)]
-    body: String,
-    #[arg(short = 'k', long = "key")]
-    key: Option<String>,
-    #[arg(short = 'c', long = "tags")]
-    tags: Option<String>,
-}
-
-#[derive(Debug, Args)]
-struct PrintMsg {
-    #[arg(short = 't', long = "topic")]
-    topic: String,
-    #[arg(short = 's', long = "subExpression")]
-    tags: Option<String>,
-    #[arg(short = 'b', long = "beginTimestamp")]
-    begin: Option<String>,
-    #[arg(short = 'e', long = "endTimestamp")]
-    end: Option<String>,
-    #[arg(short = 'd', long = "printBody", num_args = 0..=1, hide = true)]
-    _body: Option<String>,
-}
-
-#[derive(Debug, Args)]
-struct ConsumeMessage {
-    #[arg(short = 't', long = "topic")]
-    topic: String,
-    #[arg(short = 'b', long = "brokerName", requires = "queue")]
-    broker: Option<String>,
-    #[arg(short = 'i', long = "queueId")]
-    queue: Option<i32>,
-    #[arg(short = 'o', long = "offset")]
-    offset: Option<i64>,
-    #[arg(short = 'g', long = "consumerGroup")]
-    group: Option<String>,
-    #[arg(short = 'c', long = "MessageNumber")]
-    max: Option<u64>,
-    #[arg(short = 's', long = "beginTimestamp")]
-    begin: Option<String>,
-    #[arg(short = 'e', long = "endTimestamp")]
-    end: Option<String>,
 }
 
 /// Our own words for a command of Apache's.
