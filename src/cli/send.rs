@@ -172,7 +172,10 @@ impl Sender<'_> {
             }
             return Ok(());
         }
-        let lines = lines(BufReader::new(tokio::io::stdin()));
+        let mut lines = Box::pin(lines(BufReader::new(tokio::io::stdin())));
+        // The first may have to make the topic, and the others would overtake it.
+        let Some(first) = lines.next().await else { return Ok(()) };
+        told.sent(&self.send_one(self.line(first?)?).await?)?;
         // Ordered ones wait for each other: a failed one must not be overtaken.
         let in_flight = if self.args.ordered { 1 } else { IN_FLIGHT };
         let sends = lines.map(|line| async move { Ok(self.send_one(self.line(line?)?).await?) });

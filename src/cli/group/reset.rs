@@ -103,7 +103,10 @@ pub async fn reset(cluster: Cluster, args: ResetArgs) -> Result<ExitCode> {
             }
         }
     }
-    cluster.screen.list(&plan.changes, &args.list)?;
+    // Who was asked has seen it.
+    if args.confirm.yes {
+        cluster.screen.list(&plan.changes, &args.list)?;
+    }
     tell!("group {} was moved in topic {}", args.group, args.topic);
     cluster.hint("see how far it is with", &format!("group lag {}", args.group));
     Ok(ExitCode::SUCCESS)

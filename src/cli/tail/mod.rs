@@ -19,7 +19,7 @@ pub use self::range::{is_queue, offset_at, From, Range};
 use super::connect::{run as run_on, Cluster, ClusterArgs};
 use super::console::tell;
 use super::fail::Failure;
-use super::show::{escaped, message_columns, message_row, Cell, Listing, Screen, Template};
+use super::show::{count, escaped, message_columns, message_row, Cell, Listing, Screen, Template};
 use super::signals;
 use crate::client::{ConsumeFrom, Received};
 
@@ -55,7 +55,7 @@ pub struct TailArgs {
     #[arg(short = 'l', long, value_name = "N", conflicts_with_all = ["from", "group"])]
     last: Option<u64>,
     /// End after N messages
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max: Option<u64>,
     /// Wait for more messages until Ctrl-C
     #[arg(short = 'f', long)]
@@ -133,6 +133,9 @@ async fn look(cluster: &Cluster, args: &TailArgs, printer: &mut Printer) -> Resu
             return Ok(());
         }
     }
+    if printer.printed == 0 && !args.follow {
+        tell!("none of the {} there has such a tag", count(waiting, "message"));
+    }
     if args.follow {
         for message in merge.behind() {
             if printer.print(&message) != Printed::Fine {
@@ -187,6 +190,7 @@ struct Printer {
     template: Option<Template>,
     json: bool,
     left: u64,
+    printed: u64,
 }
 
 impl Printer {
@@ -196,7 +200,7 @@ impl Printer {
         if let Some(template) = &template {
             template.check(columns.columns.iter().map(|column| column.key))?;
         }
-        Ok(Printer { screen, columns, template, json: args.json, left: args.max.unwrap_or(u64::MAX) })
+        Ok(Printer { screen, columns, template, json: args.json, left: args.max.unwrap_or(u64::MAX), printed: 0 })
     }
 
     fn print(&mut self, message: &Received) -> Printed {
@@ -209,6 +213,7 @@ impl Printer {
         if !self.screen.line(&line) {
             return Printed::Unheard;
         }
+        self.printed += 1;
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
             Printed::Enough

@@ -24,6 +24,8 @@ fn what_is_sent_is_shown() {
     let one = server.json(&["tail", "Orders", "--tag", "paid"]);
     assert_eq!((&one["body"], &one["key"], &one["tag"]), (&"a book".into(), &"order-1".into(), &"paid".into()));
     assert_eq!((&one["id"], &one["properties"]["region"]), (&sent["id"], &"eu".into()));
+    let none = server.run(&["tail", "Orders", "--tag", "lost"]);
+    assert!(none.out.is_empty() && none.err.contains("none of the 3 messages there has such a tag"), "{none:?}");
     let formatted = server.done(&["tail", "Orders", "--from", "begin", "--format", r"{tag}\t{key}\t{body}"]);
     assert_eq!(formatted, "paid\torder-1\ta book\n\t\ta pen\n\t\ttwo pens\n");
     let places = ["tail", "Orders", "--from", "1h", "--max", "2", "--format", "{body}"];
