@@ -85,6 +85,7 @@ pub const ALL: &[Planted] = &[
     row(Canary::AnybodyUnlocks, "locks", &[HOLDER]),
     row(Canary::LockEndsWithConnection, "locks", &[HOLDER]),
     row(Canary::DeadMemberStays, "members", &["members are who is there"]),
+    row(Canary::ReviveDeletedTopics, "model", &["answers are those of the reference model"]),
     row(Canary::FailOnPurpose, "calm", &["the pipeline canary"]),
     row(Canary::RealEntropy, "calm", &[REPLAY]),
     row(Canary::ClientCommitsPulled, "client_rebalance_storm", &[COMMITTED, CONSUMED]),

@@ -7,6 +7,7 @@ use crate::checkers::{
     nothing_skipped, offsets_dense, stored_in_order, stored_once, Violation,
 };
 use crate::history::Event;
+use crate::model::follow;
 use crate::plan::{Client, Expect, Plan};
 use crate::random::Stream;
 use crate::scenarios::Verdict;
@@ -37,6 +38,7 @@ pub fn judge(plan: &Plan, world: &World, acknowledged: u64) -> Verdict {
     handed_back_again(&events)?;
     if !comes_again(&events) {
         stored_once(&events)?;
+        follow(&events)?;
     }
     nothing_read_early(&events)?;
     stored_in_order(&events)?;

@@ -16,6 +16,7 @@ use madsim::time::TimeHandle;
 
 use crate::checkers::Violation;
 use crate::plan::Plan;
+use crate::reach::reach;
 use crate::scenarios::{Scenario, Verdict};
 use crate::trace::Recording;
 use crate::world::{NodeId, Options, World};
@@ -141,6 +142,7 @@ fn simulate(scenario: &'static Scenario, plan: Plan, watch: Watch) -> Outcome {
     let (world, time) = world.lock().unwrap_or_else(PoisonError::into_inner).take().expect("the world began");
     let (hash, events) = world.digest();
     let (violation, simulated, began) = (judge(verdict.ok()), time.elapsed(), world.began());
+    reach(&world.recording());
     let outcome = Outcome { violation, hash, events, simulated, began, recording: world.recording() };
     // The process ends now; taking apart what global registries still point to serves nothing.
     std::mem::forget((runtime, world));

@@ -24,6 +24,10 @@ mod cluster;
 mod disks;
 #[path = "../scenarios/goodbyes.rs"]
 mod goodbyes;
+#[path = "../scenarios/load.rs"]
+mod load;
+#[path = "../scenarios/model.rs"]
+mod model;
 #[path = "../scenarios/nameservers.rs"]
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
@@ -84,6 +88,7 @@ pub const ALL: &[Scenario] = &[
     nameservers::HEARTBEAT_TIME_OUT,
     nameservers::DISAGREEMENT,
     nameservers::MINORITY_LOST,
+    model::MODEL,
     goodbyes::GOODBYES,
     clients::LOCKS,
     clients::MEMBERS,
@@ -96,6 +101,10 @@ pub const ALL: &[Scenario] = &[
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,
+    load::BUSY,
+    load::IDLE,
+    load::OVERLOAD,
+    load::HALF_OPEN,
     client_groups::STORM,
     client_groups::ORDERED,
     client_groups::RETRIES,

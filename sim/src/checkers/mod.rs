@@ -19,7 +19,7 @@ mod retried;
 mod skipped;
 mod soon;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use std::fmt;
 

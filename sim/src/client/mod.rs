@@ -2,6 +2,7 @@
 //!
 //! They are written from the protocol's description and share only the header codec with the product.
 
+mod asker;
 mod consumer;
 mod member;
 mod message;
@@ -9,6 +10,7 @@ mod producer;
 mod remote;
 mod routes;
 
+pub use asker::Asker;
 pub use consumer::Consumer;
 pub use member::{Member, LOCK_TRUST};
 pub use message::{body_of, message_of};

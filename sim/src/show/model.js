@@ -33,6 +33,8 @@ const kindOf = whats.map(name => {
   return name.startsWith('disk ') ? 3 : 4;
 });
 const kind = i => kindOf[what[i]];
+/// The events of each kind, in order.
+const ofKind = KINDS.map((_, k) => { const found = []; for (let i = 0; i < count; i++) if (kind(i) === k) found.push(i); return Uint32Array.from(found); });
 const violated = (() => { for (let i = count - 1; i >= 0; i--) if (whats[what[i]] === 'violated') return i; return -1; })();
 
 // Episodes: spans of time in which a machine was down, paused, or under a fault.

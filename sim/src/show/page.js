@@ -26,19 +26,12 @@ function choose(i, centre) {
   chosen = i;
   const span = view.to - view.from;
   if (centre || at[i] < view.from || at[i] > view.to) look(at[i] - span / 2, at[i] + span / 2);
-  const row = place(i);
+  const row = placeIn(listed, i);
   if (listed[row] === i) {
     const y = row * ROW;
     if (y < list.scrollTop || y > list.scrollTop + list.clientHeight - ROW) list.scrollTop = y - list.clientHeight / 2;
   }
   showState(); fillList(); redraw();
-}
-
-/// Where an event stands in the list, or would stand.
-function place(i) {
-  let low = 0, high = listed.length;
-  while (low < high) { const middle = (low + high) >> 1; if (listed[middle] < i) low = middle + 1; else high = middle; }
-  return low;
 }
 
 function refreshList() {
@@ -106,7 +99,7 @@ function jumpToViolation() {
 /// The next or the last event of the list, from the chosen one on.
 function walk(by) {
   if (!listed.length) return;
-  const row = place(Math.max(chosen, 0));
+  const row = placeIn(listed, Math.max(chosen, 0));
   const next = chosen < 0 ? 0 : row + (by > 0 ? (listed[row] === chosen ? 1 : 0) : -1);
   choose(listed[Math.min(Math.max(next, 0), listed.length - 1)], false);
 }
@@ -179,6 +172,12 @@ element('verdict').textContent = data.checker ? `${data.checker}: ${data.finding
 element('verdict').className = data.checker ? 'bad' : 'good';
 element('facts').textContent = `commit ${data.commit} · hash ${data.hash} · ${data.simulated.toFixed(3)} s simulated · ${count} events · cargo run -p sim -- replay ${data.which}`;
 element('plan').textContent = data.plan;
+
+// At first: the time in which things went wrong, and the life of the message that the violation names.
+const named = (data.finding ?? '').match(/[0-9]{5,}/);
+if (named) element('search').value = named[0];
 readColours(); refreshList(); showState();
-look(0, end);
+let healing = -1;
+for (let i = 0; i < count && healing < 0; i++) if (whats[what[i]] === 'healing') healing = i;
 if (violated >= 0) choose(violated, false);
+look(0, healing >= 0 ? at[healing] * 1.05 : end);

@@ -123,19 +123,27 @@ function drawArrows(pen, width, lane, top, from, to) {
   pen.globalAlpha = 1;
 }
 
+/// Where a number stands in a sorted array, or would stand.
+function placeIn(sorted, number) {
+  let low = 0, high = sorted.length;
+  while (low < high) { const middle = (low + high) >> 1; if (sorted[middle] < number) low = middle + 1; else high = middle; }
+  return low;
+}
+
 /// Every event is a tick in its lane; of many on one pixel one is drawn.
 function drawTicks(pen, width, lane, top, from, to) {
-  const last = names.map(() => KINDS.map(() => -1));
+  const left = gutter(), scale = (width - left) / (view.to - view.from), last = new Int32Array(names.length);
   for (const k of [4, 2, 3, 1, 0]) {
     if (!shown[k]) continue;
     pen.fillStyle = colour[KINDS[k]];
     const tall = k === 0 ? lane - 4 : k === 1 ? lane * 0.5 : lane * 0.3, down = [2, lane * 0.25, lane * 0.6, lane * 0.65, lane * 0.4][k];
-    for (let i = from; i < to; i++) {
-      if (kindOf[what[i]] !== k) continue;
-      const x = toX(at[i], width) | 0;
-      if (last[node[i]][k] === x) continue;
-      last[node[i]][k] = x;
-      pen.fillRect(x, top(node[i]) + down, k === 0 ? 2 : 1.5, tall);
+    last.fill(-1);
+    const some = ofKind[k];
+    for (let j = placeIn(some, from); j < some.length && some[j] < to; j++) {
+      const i = some[j], n = node[i], x = (left + (at[i] - view.from) * scale) | 0;
+      if (last[n] === x) continue;
+      last[n] = x;
+      pen.fillRect(x, top(n) + down, k === 0 ? 2 : 1.5, tall);
     }
   }
   if (!matches) return;
@@ -157,12 +165,16 @@ function drawChosen(pen, width, height, lane, top) {
   pen.fillStyle = colour.mark; pen.beginPath(); pen.arc(x, top(node[chosen]) + lane / 2, 5, 0, 7); pen.fill();
 }
 
+let bars = new Float64Array(0); // events by pixel of the overview
+
 /// How much happened when, faults, matches, and the part that the timeline shows.
 function drawOverview() {
   const [pen, width, height] = fit(overview, 34);
   pen.fillStyle = colour.panel; pen.fillRect(0, 0, width, height);
-  const bars = new Float64Array(Math.max(width | 0, 1));
-  for (let i = 0; i < count; i++) bars[Math.min(at[i] / end * width | 0, bars.length - 1)]++;
+  if (bars.length !== Math.max(width | 0, 1)) {
+    bars = new Float64Array(Math.max(width | 0, 1));
+    for (let i = 0; i < count; i++) bars[Math.min(at[i] / end * width | 0, bars.length - 1)]++;
+  }
   const most = Math.log1p(bars.reduce((a, b) => Math.max(a, b), 1));
   pen.fillStyle = colour.net;
   bars.forEach((n, x) => { if (n) { const h = Math.max(Math.log1p(n) / most * (height - 8), 1); pen.fillRect(x, height - h, 1, h); } });

@@ -20,9 +20,13 @@ use crate::env::{Clock, Stream};
 use crate::proto::remoting::frame::{self, FrameError};
 use crate::proto::remoting::{Command, Head, RawFrame, Serialization};
 
-/// Bytes asked for in one read. Each read ends within a frame, which is then copied once more: with 64 KiB that is most of
-/// what a client sends in batches.
-const READ_BYTES: usize = 256 * 1024;
+/// Bytes asked for in one read. With 16 KiB one client with 64 sends in flight costs 13 % more CPU; with 256 KiB all of them
+/// come at once, and client and server wait for each other in turn.
+const READ_BYTES: usize = 64 * 1024;
+/// Bytes asked for while a frame of more than [`LARGE_FRAME`] bytes is coming in, as of batches. Each read ends within a
+/// frame, which is copied once more then.
+const READ_BYTES_OF_LARGE: usize = 256 * 1024;
+const LARGE_FRAME: usize = 8 * 1024;
 /// Unwritten bytes above which a session stops reading requests: the peer does not take its answers.
 const UNWRITTEN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Requests waiting for their answers above which a session stops reading more; parked pulls count too.
@@ -36,7 +40,7 @@ const ROUNDS: usize = 16;
 const SPARE_BYTES_MAX: usize = 1024 * 1024;
 
 thread_local! {
-    static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+    static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES_OF_LARGE]);
     /// The buffer for answers of whichever session is at work: a busy one needs not grow its own again for every
     /// burst, an idle one holds none.
     static SPARE_OUTPUT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
@@ -159,6 +163,7 @@ impl<S: Service> Running<S> {
         for _ in 0..ROUNDS {
             let mut progress = self.take_outbound(cx);
             progress |= self.take_answers(cx);
+            let outstanding = self.output.outstanding;
             match self.write(cx) {
                 Ok(wrote) => progress |= wrote,
                 Err(end) => return Poll::Ready(end),
@@ -173,6 +178,11 @@ impl<S: Service> Running<S> {
                 match read {
                     Ok(read) => progress |= read,
                     Err(end) => return Poll::Ready(end),
+                }
+                if self.output.outstanding > outstanding {
+                    // Others go first with what was just handed to them: its answers are on their way while more is read.
+                    self.active = true;
+                    break;
                 }
             }
             if !progress {
@@ -260,7 +270,8 @@ impl<S: Service> Running<S> {
             return Ok(false);
         }
         READ_BUFFER.with_borrow_mut(|buffer| {
-            let read = match self.session.stream.poll_read(cx, buffer) {
+            let wanted = if self.partial.len() > LARGE_FRAME { READ_BYTES_OF_LARGE } else { READ_BYTES };
+            let read = match self.session.stream.poll_read(cx, &mut buffer[..wanted]) {
                 Poll::Ready(Ok(0)) => return Err(End::Closed),
                 Poll::Ready(Ok(read)) => read,
                 Poll::Ready(Err(error)) => return Err(End::Broken(error)),

@@ -181,10 +181,12 @@ pub fn compare(
         preload(bench, probe, size)?;
         preload(bench, broker, size)?;
     }
-    let writes = matches!(case.work, Work::Sends(Sends { rate: None, .. }));
-    let ballast = writes.then(|| Ballast::new(ground, bytes_of_a_round(extent)));
+    // One send after another touches few pages.
+    let writes =
+        matches!(case.work, Work::Sends(sends) if sends.rate.is_none() && sends.connections * sends.in_flight > 1);
+    let ballast = if writes { Some(Ballast::new(ground)?) } else { None };
     let turn = |target: &Target| {
-        ballast.as_ref().map_or(Ok(()), Ballast::drop_now)?;
+        ballast.as_ref().map_or(Ok(()), |ballast| ballast.free(bytes_of_a_round(extent)))?;
         run(bench, case.work, target, extent)
     };
     let mut measured = Vec::new();
@@ -199,7 +201,7 @@ pub fn compare(
 
 /// What a server may write in a round.
 fn bytes_of_a_round(extent: Extent) -> u64 {
-    const PER_SECOND: f64 = 1e9;
+    const PER_SECOND: f64 = 1.5e9;
     const MAX: f64 = 4e9;
     ((extent.warmup + extent.span).as_secs_f64() * PER_SECOND).min(MAX) as u64
 }

@@ -24,7 +24,18 @@ pub fn cpu_time(process: u32) -> io::Result<Duration> {
 /// Anonymous memory that a process holds, in bytes: without mapped files.
 pub fn anonymous_memory(process: u32) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    bytes_of(&status, "RssAnon:")
+}
+
+/// Memory that could be used, in bytes: what is free, and what files' pages hold that can be dropped.
+pub fn available_memory() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo")?;
+    bytes_of(&text, "MemAvailable:")
+}
+
+/// The line `name` of one of the kernel's lists, which counts in KiB.
+fn bytes_of(list: &str, name: &str) -> io::Result<u64> {
+    let line = list.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|line| line.split_whitespace().next()).and_then(|kib| kib.parse::<u64>().ok());
     kib.map(|kib| kib * 1024).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
