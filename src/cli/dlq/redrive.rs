@@ -28,6 +28,9 @@ const LISTED_MAX: usize = 20;
 /// messages. What was redriven is marked: the next redrive goes on behind it, unless filters
 /// or `--again` choose otherwise. The dead letters themselves stay until retention takes them.
 ///
+/// A group that consumes in order has no retry topic: brokers would put the messages back among
+/// the dead ones. Send them to their topic for it.
+///
 ///   metaq dlq redrive billing --dry-run
 ///   metaq dlq redrive billing --topic Orders --from 2h --yes
 ///   metaq dlq redrive billing --to-topic Orders --yes        to everybody who consumes Orders
