@@ -1,20 +1,31 @@
 //! The commands of the one binary.
 
 mod bench;
+mod cluster;
+mod connect;
 mod console;
+mod dlq;
+mod fail;
+mod generate;
+mod group;
+mod message;
+mod mqadmin;
+mod offset;
+mod send;
 mod serve;
+mod show;
 #[cfg(feature = "tokio")]
 mod signals;
 mod store_check;
+mod tail;
+mod topic;
 
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use self::console::tell;
-use crate::store::OpenError;
 
 /// Something was refused or not found.
 pub const EXIT_REFUSED: u8 = 1;
@@ -25,14 +36,21 @@ pub const EXIT_UNREACHABLE: u8 = 3;
 /// A bug of ours.
 pub const EXIT_BUG: u8 = 70;
 
-/// A message broker that RocketMQ clients use unchanged.
+/// A message broker that RocketMQ clients use unchanged, and a command line for every RocketMQ cluster.
 ///
 /// The first five minutes:
 ///
-///   metaq up                        start a NameServer and a broker, data in ./metaq-data
-///   metaq bench produce             send messages to it and see how fast it is
-///   metaq bench consume             read them back
-///   metaq store check metaq-data    check every byte of its store (after stopping it)
+///   metaq up                                    start a NameServer and a broker, data in ./metaq-data
+///   metaq send Orders 'a book' -k order-1       send a message, from another terminal
+///   metaq tail Orders --follow                  see messages as they come
+///   metaq tail Orders -g billing --from begin   consume them as a group
+///   metaq group lag billing                     see how many wait for it
+///   metaq topic list                            and `topic show`, `cluster health`, `dlq list`, …
+///   metaq bench produce                         see how fast it is
+///
+/// Commands find the cluster by -n HOST:PORT, else NAMESRV_ADDR, else 127.0.0.1:9876.
+/// Whatever shows something takes --json; whatever destroys something asks, and takes --yes.
+/// Exit codes: 0 done, 1 refused or not found, 2 usage, 3 unreachable or timed out, 70 a bug.
 ///
 /// Any RocketMQ client (4.x or 5.x, remoting protocol) works with NAMESRV_ADDR=127.0.0.1:9876.
 #[derive(Debug, Parser)]
@@ -52,9 +70,26 @@ enum Command {
     Nameserver(NameserverArgs),
     /// Start a broker
     Broker(BrokerArgs),
+    Send(send::SendArgs),
+    Tail(tail::TailArgs),
+    /// Topics: list, show, create, update, delete, stats
+    Topic(topic::TopicArgs),
+    /// Consumer groups: list, show, lag, reset, clone, delete
+    Group(group::GroupArgs),
+    /// Single messages: show, find, resend
+    Message(message::MessageArgs),
+    /// Dead letters: list, show, redrive
+    Dlq(dlq::DlqArgs),
+    /// Offsets: search
+    Offset(offset::OffsetArgs),
+    /// Brokers and NameServers: list, health, stats
+    Cluster(cluster::ClusterCommands),
     Bench(bench::BenchArgs),
     /// Look into a store's files
     Store(store_check::StoreArgs),
+    Mqadmin(mqadmin::MqadminArgs),
+    Completions(generate::CompletionsArgs),
+    Man(generate::ManArgs),
 }
 
 /// Arguments of `metaq up`.
@@ -119,23 +154,40 @@ pub struct BrokerArgs {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let outcome = match cli.command {
-        Command::Up(args) => serve::up(args),
-        Command::Nameserver(args) => serve::nameserver(args),
-        Command::Broker(args) => serve::broker(args),
-        Command::Bench(args) => bench::run(args),
-        Command::Store(args) => store_check::run(args),
-    };
+    let outcome = run(Cli::parse());
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            tell!("error: {error:#}");
-            if let Some(hint) = hint(&error) {
+            tell!("error: {}", fail::story(&error));
+            for hint in fail::hints(&error) {
                 tell!("hint: {hint}");
             }
-            ExitCode::from(exit_code(&error))
+            ExitCode::from(fail::exit_code(&error))
         }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Up(args) => serve::up(args),
+        Command::Nameserver(args) => serve::nameserver(args),
+        Command::Broker(args) => serve::broker(args),
+        Command::Send(args) => send::run(args),
+        Command::Tail(args) => tail::run(args),
+        Command::Topic(args) => topic::run(args),
+        Command::Group(args) => group::run(args),
+        Command::Message(args) => message::run(args),
+        Command::Dlq(args) => dlq::run(args),
+        Command::Offset(args) => offset::run(args),
+        Command::Cluster(args) => cluster::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Store(args) => store_check::run(args),
+        Command::Mqadmin(args) => {
+            let words = mqadmin::translate(args)?;
+            run(Cli::parse_from(std::iter::once("metaq".to_owned()).chain(words)))
+        }
+        Command::Completions(args) => generate::completions(&args, Cli::command()),
+        Command::Man(args) => generate::man(args, Cli::command()),
     }
 }
 
@@ -143,31 +195,3 @@ pub fn main() -> ExitCode {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);
-
-fn exit_code(error: &anyhow::Error) -> u8 {
-    let unreachable = |kind| matches!(kind, io::ErrorKind::ConnectionRefused | io::ErrorKind::TimedOut);
-    let io = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
-    if error.is::<UsageError>() {
-        EXIT_USAGE
-    } else if io.is_some_and(|error| unreachable(error.kind())) {
-        EXIT_UNREACHABLE
-    } else {
-        EXIT_REFUSED
-    }
-}
-
-/// What to try next, where that is known.
-fn hint(error: &anyhow::Error) -> Option<&'static str> {
-    error.chain().find_map(|cause| {
-        if let Some(hint) = cause.downcast_ref().and_then(OpenError::hint) {
-            return Some(hint);
-        }
-        match cause.downcast_ref::<io::Error>()?.kind() {
-            io::ErrorKind::AddrInUse => Some("stop what listens there, or choose another address; `--help` shows how"),
-            io::ErrorKind::ConnectionRefused => {
-                Some("is a NameServer running there? `metaq up` starts one with a broker")
-            }
-            _ => None,
-        }
-    })
-}

@@ -55,7 +55,7 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
         };
         say!("nameserver  {}", nameserver.address());
         print_broker(&broker, &args.data);
-        say!("ready       try: NAMESRV_ADDR={} metaq bench produce", reachable(nameserver.address()));
+        say!("ready       try: metaq send Orders 'a book'{}", named(reachable(nameserver.address())));
         let code = serve_until_stopped(&broker).await?;
         broker.stop(STOP_LIMIT).await?;
         nameserver.stop().await;
@@ -198,6 +198,15 @@ fn resolve(address: &str) -> Result<SocketAddr> {
         _ => UsageError(format!("`{address}` is no HOST:PORT that can be found: {error}")),
     })?;
     addresses.next().with_context(|| format!("`{address}` has no address"))
+}
+
+/// ` -n …`, where tools would look elsewhere for the NameServer.
+fn named(nameserver: SocketAddr) -> String {
+    if nameserver == SocketAddr::from(([127, 0, 0, 1], 9876)) {
+        String::new()
+    } else {
+        format!(" -n {nameserver}")
+    }
 }
 
 /// The address by which a process on this machine reaches a listener.

@@ -33,6 +33,11 @@ impl Message {
         Message { topic: topic.into(), body: body.into(), properties: BTreeMap::new(), flag: 0 }
     }
 
+    /// With another body.
+    pub fn with_body(self, body: impl Into<Vec<u8>>) -> Message {
+        Message { body: body.into(), ..self }
+    }
+
     /// With a tag, by which subscriptions can choose. A message has at most one.
     pub fn tag(self, tag: impl Into<String>) -> Message {
         self.property(properties::TAGS, tag)

@@ -26,7 +26,7 @@ mod server_requests;
 mod timing;
 
 pub use crate::proto::body::MessageQueue;
-pub use admin::{Admin, GroupLag, ResetTo};
+pub use admin::{Admin, GroupLag, ResetTo, TopicTraffic};
 pub use compression::UnpackError;
 pub use consumer::{
     Action, ConsumeFrom, OrderlyAction, Position, PullConsumer, PullConsumerBuilder, PushConsumer, PushConsumerBuilder,

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use metaq::env::real;
 use tempfile::TempDir;
@@ -10,12 +11,19 @@ use tempfile::TempDir;
 use self::process::{metaq, run, Process};
 use crate::cluster::support::{bodies, Client};
 
+mod apache;
 mod kept;
+mod letters;
+mod looking;
 mod process;
+mod sending;
+mod tool;
 
 /// Small files, so that no test takes a gigabyte.
 const SMALL: [&str; 4] = ["--set", "mappedFileSizeCommitLog=4194304", "--set", "mappedFileSizeConsumeQueue=20000"];
 const ANY: &str = "127.0.0.1:0";
+/// How long anything may take before a test fails.
+const LIMIT: Duration = Duration::from_secs(20);
 
 fn up(data: &Path, more: &[&str]) -> Process {
     Process::start(&[&up_args(data)[..], more].concat())

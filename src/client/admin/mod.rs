@@ -2,6 +2,7 @@
 
 mod groups;
 mod messages;
+mod nameservers;
 mod offsets;
 mod statistics;
 mod topics;
@@ -16,6 +17,7 @@ use crate::proto::body::{ClusterInfo, TopicRouteData};
 use crate::proto::remoting::Command;
 pub use groups::GroupLag;
 pub use offsets::ResetTo;
+pub use statistics::TopicTraffic;
 
 /// Asks and changes what tools do. Cheap to clone; made by [`Client::admin`].
 ///

@@ -60,6 +60,20 @@ impl Admin {
         Ok(configs)
     }
 
+    /// The settings of all topics, by broker name and topic.
+    ///
+    /// # Errors
+    /// [`Error::NoNameServer`], [`Error::NoBroker`], or a broker does not answer.
+    pub async fn all_topic_configs(&self) -> Result<BTreeMap<String, BTreeMap<String, TopicConfig>>, Error> {
+        let mut configs = BTreeMap::new();
+        for (broker, address) in self.masters().await? {
+            let answer = self.ask(&address, Command::request(request::GET_ALL_TOPIC_CONFIG)).await?;
+            let table: TopicConfigSerializeWrapper = read_body(&answer)?;
+            configs.insert(broker, table.topic_config_table);
+        }
+        Ok(configs)
+    }
+
     /// Deletes a topic and its messages on every broker, and its routes.
     ///
     /// # Errors

@@ -20,6 +20,14 @@ async fn topics_are_made_changed_and_deleted() {
     let configs = admin.topic_configs("Orders").await.unwrap();
     assert_eq!(configs.keys().collect::<Vec<_>>(), ["broker-a", "broker-b"]);
     assert!(configs.values().all(|config| config.read_queue_nums == 6));
+    let all = admin.all_topic_configs().await.unwrap();
+    assert!(configs.iter().all(|(broker, config)| all[broker]["Orders"] == *config));
+    assert_eq!(admin.topic_traffic("Orders").await.unwrap().in_day, 0);
+    let missing = admin.topic_traffic("Missing").await;
+    assert_eq!(missing, Err(Error::NoRoute { topic: "Missing".into() }));
+    let nameservers = admin.each_nameserver().await;
+    assert_eq!(nameservers.len(), 1);
+    assert_eq!(nameservers[0].1.as_ref().unwrap().broker_addr_table.len(), 2);
     assert!(admin.topics().await.unwrap().contains(&"Orders".to_owned()));
     let stats = admin.topic_stats("Orders").await.unwrap();
     assert!(stats.offset_table.len() >= 8 && stats.offset_table.values().all(|offsets| offsets.max_offset == 0));

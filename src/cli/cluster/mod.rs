@@ -1,0 +1,228 @@
+//! `metaq cluster`: brokers, whether they are well, and what they do.
+
+mod health;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use self::health::{health, HealthArgs};
+use super::connect::{run as run_on, Cluster, ClusterArgs};
+use super::fail::Failure;
+use super::show::{span, Cell, ListArgs, Listing};
+use crate::config::keys::nearest;
+
+/// Arguments of `metaq cluster`.
+#[derive(Debug, Args)]
+pub struct ClusterCommands {
+    #[command(subcommand)]
+    command: ClusterCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ClusterCommand {
+    /// List brokers: where they are and how they are
+    List(BrokersArgs),
+    Health(HealthArgs),
+    /// Show what brokers take and give, and how full they are
+    Stats(BrokersArgs),
+}
+
+/// Arguments of `metaq cluster list` and `stats`.
+#[derive(Debug, Args)]
+pub struct BrokersArgs {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub list: ListArgs,
+}
+
+/// Runs `metaq cluster`.
+pub fn run(args: ClusterCommands) -> Result<ExitCode> {
+    match args.command {
+        ClusterCommand::List(args) => run_on(&args.cluster.clone(), |cluster| list(cluster, args)),
+        ClusterCommand::Health(args) => run_on(&args.cluster.clone(), |cluster| health(cluster, args)),
+        ClusterCommand::Stats(args) => run_on(&args.cluster.clone(), |cluster| stats(cluster, args)),
+    }
+}
+
+/// A broker process.
+struct Broker {
+    cluster: String,
+    name: String,
+    id: i64,
+    address: String,
+    /// Its own words, or why there are none.
+    state: Result<BTreeMap<String, String>, crate::client::Error>,
+}
+
+impl Broker {
+    fn text(&self, key: &str) -> Option<&str> {
+        self.state.as_ref().ok()?.get(key).map(String::as_str)
+    }
+
+    /// The first of the numbers under a key: rates are those of 10 s, 1 min and 10 min.
+    fn number(&self, key: &str) -> Option<f64> {
+        self.text(key)?.split_whitespace().next()?.parse().ok()
+    }
+
+    fn today(&self, what: &str) -> Cell {
+        let number = |key: &str| self.number(&format!("msg{what}Total{key}"));
+        match (number("TodayNow"), number("TodayMorning")) {
+            (Some(now), Some(morning)) => Cell::Number((now - morning) as i64),
+            _ => Cell::None,
+        }
+    }
+}
+
+/// All brokers of the routes, asked how they are.
+async fn brokers(cluster: &Cluster) -> Result<Vec<Broker>> {
+    let mut brokers = Vec::new();
+    for (name, data) in cluster.admin.clusters().await?.broker_addr_table {
+        for (id, address) in data.broker_addrs {
+            let state = cluster.admin.broker_state(&address).await;
+            brokers.push(Broker { cluster: data.cluster.clone(), name: name.clone(), id, address, state });
+        }
+    }
+    Ok(brokers)
+}
+
+/// The address of a broker's master, by its name or, as Apache's tools want it, by its address.
+///
+/// # Errors
+/// If there is no such broker.
+pub async fn master(cluster: &Cluster, broker: &str) -> Result<String> {
+    let table = cluster.admin.clusters().await?.broker_addr_table;
+    if let Some(address) = table.get(broker).and_then(|data| data.broker_addrs.get(&0)) {
+        return Ok(address.clone());
+    }
+    if table.values().any(|data| data.broker_addrs.values().any(|address| address == broker)) {
+        return Ok(broker.to_owned());
+    }
+    let failure = Failure::refused(format!("broker `{broker}` is not registered"));
+    let list = cluster.command("cluster list");
+    Err(match nearest(broker, table.keys().map(String::as_str)) {
+        Some(near) => failure.hint(format!("did you mean `{near}`? list all with {list}")),
+        None => failure.hint(format!("list all with {list}")),
+    }
+    .into())
+}
+
+fn none_registered(cluster: &Cluster) {
+    cluster.hint("start a broker with", "broker");
+}
+
+/// `metaq cluster list`
+pub async fn list(cluster: Cluster, args: BrokersArgs) -> Result<ExitCode> {
+    let columns = [
+        ("cluster", "CLUSTER"),
+        ("broker", "BROKER"),
+        ("id", "ID"),
+        ("role", "ROLE"),
+        ("address", "ADDRESS"),
+        ("version", "VERSION"),
+        ("inPerSecond", "IN/S"),
+        ("outPerSecond", "OUT/S"),
+        ("state", "STATE"),
+    ];
+    let mut listing = Listing::new(&columns, "no broker is registered");
+    for broker in brokers(&cluster).await? {
+        let rate = |key: &str| broker.number(key).map_or(Cell::None, Cell::Rate);
+        listing.push(vec![
+            Cell::text(&broker.cluster),
+            Cell::text(&broker.name),
+            Cell::Number(broker.id),
+            Cell::text(if broker.id == 0 { "master" } else { "slave" }),
+            Cell::text(&broker.address),
+            Cell::maybe(broker.text("brokerVersionDesc")),
+            rate("putTps"),
+            rate("getTransferredTps"),
+            match &broker.state {
+                Ok(_) => Cell::text("up"),
+                Err(_) => Cell::text("does not answer"),
+            },
+        ]);
+    }
+    cluster.screen.list(&listing, &args.list)?;
+    if listing.rows.is_empty() && !args.list.json.json {
+        none_registered(&cluster);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `metaq cluster stats`
+pub async fn stats(cluster: Cluster, args: BrokersArgs) -> Result<ExitCode> {
+    let columns = [
+        ("broker", "BROKER"),
+        ("id", "ID"),
+        ("upSeconds", ""),
+        ("up", "UP"),
+        ("inPerSecond", "IN/S"),
+        ("outPerSecond", "OUT/S"),
+        ("inToday", "IN TODAY"),
+        ("outToday", "OUT TODAY"),
+        ("logBytes", ""),
+        ("log", "LOG"),
+        ("diskShare", "DISK"),
+        ("indexBehindBytes", "INDEX BEHIND"),
+        ("waitingPulls", "WAITING PULLS"),
+        ("oldest", "OLDEST"),
+    ];
+    let mut listing = Listing::new(&columns, "no broker is registered");
+    let now = cluster.now();
+    for broker in brokers(&cluster).await? {
+        let whole = |key: &str| broker.number(key).map(|number| number as i64);
+        let number = |key: &str| whole(key).map_or(Cell::None, Cell::Number);
+        let rate = |key: &str| broker.number(key).map_or(Cell::None, Cell::Rate);
+        let up = whole("bootTimestamp").map(|boot| now.0 - boot);
+        let log = whole("commitLogMaxOffset").zip(whole("commitLogMinOffset")).map(|(max, min)| max - min);
+        let disk = broker.number("commitLogDiskRatio");
+        listing.push(vec![
+            Cell::text(&broker.name),
+            Cell::Number(broker.id),
+            up.map_or(Cell::None, |up| Cell::Number(up / 1000)),
+            up.map_or(Cell::text("does not answer"), |up| Cell::text(span(up))),
+            rate("putTps"),
+            rate("getTransferredTps"),
+            broker.today("Put"),
+            broker.today("Get"),
+            log.map_or(Cell::None, Cell::Number),
+            log.map_or(Cell::None, |bytes| Cell::text(size(bytes))),
+            disk.map_or(Cell::None, |share| Cell::text(format!("{:.0}%", share * 100.0))),
+            number("dispatchBehindBytes"),
+            number("pullThreadPoolQueueSize"),
+            Cell::time(whole("earliestMessageTimeStamp").unwrap_or(0)),
+        ]);
+    }
+    cluster.screen.list(&listing, &args.list)?;
+    if listing.rows.is_empty() && !args.list.json.json {
+        none_registered(&cluster);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Bytes for eyes.
+fn size(bytes: i64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut size, mut unit) = (bytes as f64, 0);
+    while size >= 1024.0 && unit + 1 < units.len() {
+        (size, unit) = (size / 1024.0, unit + 1);
+    }
+    if unit == 0 {
+        format!("{bytes} B")
+    } else {
+        format!("{size:.1} {}", units[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn sizes() {
+        assert_eq!((size(12), size(1536), size(5 << 30)), ("12 B".into(), "1.5 KiB".into(), "5.0 GiB".into()));
+    }
+}

@@ -1,0 +1,207 @@
+//! Making, changing and deleting topics.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use super::groups_of;
+use crate::cli::cluster::master;
+use crate::cli::connect::{Cluster, ClusterArgs};
+use crate::cli::console::tell;
+use crate::cli::fail::Failure;
+use crate::cli::show::{confirmed, count, Cell, ConfirmArgs, ListArgs, Listing, Plan};
+use crate::proto::body::{permission, QueueData, TopicConfig};
+use crate::proto::message::system::is_system_topic;
+
+/// How long NameServers may take to hear of a change.
+const ROUTE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Arguments of `metaq topic create`.
+#[derive(Debug, Args)]
+pub struct CreateTopic {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Its name: letters, digits, `_`, `-`, `%`, `|`
+    pub topic: String,
+    /// Queues on each broker: as many consumers of a group can share the work
+    #[arg(short = 'q', long, default_value_t = 8, value_parser = clap::value_parser!(i32).range(1..=65_536))]
+    pub queues: i32,
+    /// Queues that are read, if they are not as many as are written
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..=65_536))]
+    pub read_queues: Option<i32>,
+    /// What clients may do
+    #[arg(long, default_value = "rw")]
+    pub perm: Permission,
+    /// If it is there already, change it to be so
+    #[arg(long)]
+    pub replace: bool,
+    /// Only on this broker
+    #[arg(short = 'b', long, value_name = "NAME")]
+    pub broker: Option<String>,
+}
+
+/// Arguments of `metaq topic update`.
+#[derive(Debug, Args)]
+pub struct UpdateTopic {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Which topic
+    pub topic: String,
+    /// Queues on each broker; messages in queues that go are lost to consumers
+    #[arg(short = 'q', long, value_parser = clap::value_parser!(i32).range(1..=65_536))]
+    pub queues: Option<i32>,
+    /// Queues that are read, if they are not as many as are written
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..=65_536))]
+    pub read_queues: Option<i32>,
+    /// What clients may do
+    #[arg(long)]
+    pub perm: Option<Permission>,
+    /// Only on this broker
+    #[arg(short = 'b', long, value_name = "NAME")]
+    pub broker: Option<String>,
+}
+
+/// Arguments of `metaq topic delete`.
+#[derive(Debug, Args)]
+pub struct DeleteTopic {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Which topic
+    pub topic: String,
+    #[command(flatten)]
+    pub confirm: ConfirmArgs,
+    #[command(flatten)]
+    pub list: ListArgs,
+}
+
+/// What clients may do with a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Permission {
+    /// Read and write
+    #[value(alias = "6")]
+    Rw,
+    /// Only read
+    #[value(alias = "4")]
+    R,
+    /// Only write
+    #[value(alias = "2")]
+    W,
+    /// Nothing
+    #[value(alias = "0")]
+    None,
+}
+
+impl Permission {
+    fn bits(self) -> i32 {
+        match self {
+            Permission::Rw => permission::READ | permission::WRITE,
+            Permission::R => permission::READ,
+            Permission::W => permission::WRITE,
+            Permission::None => 0,
+        }
+    }
+}
+
+/// `metaq topic create`
+pub async fn create(cluster: Cluster, args: CreateTopic) -> Result<ExitCode> {
+    if !args.replace && args.broker.is_none() && cluster.admin.route(&args.topic).await.is_ok() {
+        let failure = Failure::refused(format!("topic `{}` is there already", args.topic));
+        let update = cluster.command(&format!("topic update {}", args.topic));
+        return Err(failure.hint(format!("{update} changes it")).into());
+    }
+    let mut config = TopicConfig::new(&args.topic, args.queues, args.perm.bits());
+    config.read_queue_nums = args.read_queues.unwrap_or(args.queues);
+    put(&cluster, &config, args.broker.as_deref()).await?;
+    tell!("made topic {} with {} on each broker", args.topic, count(args.queues.into(), "queue"));
+    cluster.hint("send to it with", &format!("send {} 'a first message'", args.topic));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `metaq topic update`
+pub async fn update(cluster: Cluster, args: UpdateTopic) -> Result<ExitCode> {
+    if args.queues.is_none() && args.read_queues.is_none() && args.perm.is_none() {
+        return Err(Failure::usage("nothing is to be changed").hint("name `--queues N` or `--perm rw`").into());
+    }
+    cluster.route(&args.topic).await?;
+    let configs = cluster.admin.topic_configs(&args.topic).await?;
+    let wanted = |broker: &String| args.broker.as_ref().is_none_or(|only| only == broker);
+    let mut changed = 0;
+    for (broker, mut config) in configs.into_iter().filter(|(broker, _)| wanted(broker)) {
+        if let Some(queues) = args.queues {
+            (config.read_queue_nums, config.write_queue_nums) = (queues, queues);
+        }
+        if let Some(queues) = args.read_queues {
+            config.read_queue_nums = queues;
+        }
+        if let Some(perm) = args.perm {
+            config.perm = config.perm & !(permission::READ | permission::WRITE) | perm.bits();
+        }
+        put(&cluster, &config, Some(&broker)).await?;
+        changed += 1;
+    }
+    if changed == 0 {
+        let failure = Failure::refused(format!("topic `{}` is not on that broker", args.topic));
+        return Err(failure.hint(cluster.command(&format!("topic show {}", args.topic)) + " shows where it is").into());
+    }
+    tell!("changed topic {} on {}", args.topic, count(changed, "broker"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes or changes a topic, and waits until NameServers tell clients so.
+async fn put(cluster: &Cluster, config: &TopicConfig, broker: Option<&str>) -> Result<()> {
+    match broker {
+        None => cluster.admin.put_topic(config).await?,
+        Some(broker) => {
+            let address = master(cluster, broker).await?;
+            cluster.admin.put_topic_on(&address, config).await?;
+        }
+    }
+    let seen = cluster.until(ROUTE_LIMIT, async || {
+        let Ok(route) = cluster.admin.route(&config.topic_name).await else { return false };
+        let of_brokers = route.queue_datas.iter().filter(|data| broker.is_none_or(|broker| broker == data.broker_name));
+        let same = |data: &QueueData| {
+            (data.read_queue_nums, data.write_queue_nums) == (config.read_queue_nums, config.write_queue_nums)
+                && data.perm == config.perm
+        };
+        let mut of_brokers = of_brokers.peekable();
+        of_brokers.peek().is_some() && of_brokers.all(same)
+    });
+    if !seen.await {
+        tell!("warning: brokers have it, but the NameServers do not tell of it yet");
+    }
+    Ok(())
+}
+
+/// `metaq topic delete`
+pub async fn delete(cluster: Cluster, args: DeleteTopic) -> Result<ExitCode> {
+    if is_system_topic(&args.topic) {
+        return Err(Failure::refused(format!("`{}` is a topic of RocketMQ itself", args.topic)).into());
+    }
+    cluster.route(&args.topic).await?;
+    let stats = cluster.admin.topic_stats(&args.topic).await?;
+    let groups = groups_of(&cluster, &args.topic).await?;
+    let mut of_brokers: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+    for (queue, offsets) in &stats.offset_table {
+        let of_broker = of_brokers.entry(&queue.broker_name).or_default();
+        of_broker.0 += 1;
+        of_broker.1 += offsets.max_offset - offsets.min_offset;
+    }
+    let columns = [("topic", "TOPIC"), ("broker", "BROKER"), ("queues", "QUEUES"), ("messages", "MESSAGES")];
+    let mut changes = Listing::new(&columns, "nothing");
+    for (broker, (queues, messages)) in &of_brokers {
+        let (queues, messages) = (Cell::Number(*queues), Cell::Number(*messages));
+        changes.push(vec![Cell::text(&args.topic), Cell::text(*broker), queues, messages]);
+    }
+    let messages: i64 = of_brokers.values().map(|(_, messages)| messages).sum();
+    let consumed = if groups.is_empty() { String::new() } else { format!(", which {} consume", groups.join(", ")) };
+    let plan =
+        Plan { what: format!("delete topic {} with {}{consumed}", args.topic, count(messages, "message")), changes };
+    if confirmed(&cluster.screen, &plan, args.confirm, &args.list)? {
+        cluster.admin.delete_topic(&args.topic).await?;
+        tell!("deleted topic {}", args.topic);
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,70 @@
+//! `metaq mqadmin`, completions, manual pages.
+
+use tempfile::TempDir;
+
+use super::process::run;
+use super::text;
+use super::tool::Server;
+
+#[test]
+fn mqadmins_names_and_options_work() {
+    let server = Server::start();
+    let mqadmin = |args: &[&str]| server.run(&[&["mqadmin"], args].concat());
+    let done = |args: &[&str]| {
+        let ran = mqadmin(args);
+        assert_eq!(ran.code, Some(0), "{args:?} {ran:?}");
+        assert!(ran.err.starts_with("hint: here this is `metaq "), "{ran:?}");
+        ran.out
+    };
+    done(&["updateTopic", "-c", "DefaultCluster", "-t", "Orders", "-r", "2", "-w", "2"]);
+    done(&["updateTopic", "-c", "DefaultCluster", "-t", "Orders", "-r", "4", "-w", "2", "-p", "6"]);
+    done(&["updateTopicPerm", "-t", "Orders", "-p", "6", "-b", "broker-a"]);
+    assert!(done(&["topicList"]).contains("Orders"));
+    assert!(done(&["topicList", "-n", server.nameserver(), "-c"]).contains("Orders"));
+    for body in ["one", "-two"] {
+        done(&["sendMessage", "-t", "Orders", "-p", body, "-k", "k1", "-c", "tagA"]);
+    }
+    assert!(done(&["topicStatus", "-t", "Orders"]).contains("messages  2"));
+    assert!(done(&["topicRoute", "-t", "Orders"]).contains("broker-a"));
+    assert!(done(&["printMsg", "-t", "Orders", "-s", "tagA"]).contains("-two"));
+    server.until(&["message", "find", "Orders", "-k", "k1"], |ran| ran.out.contains("one") && ran.out.contains("-two"));
+    assert!(done(&["queryMsgByKey", "-t", "Orders", "-k", "k1"]).contains("one"));
+    let found = server.json(&["message", "find", "Orders", "-k", "k1"]);
+    let [id, offset_id] = ["id", "offsetId"].map(|key| found[0][key].as_str().unwrap());
+    assert!(done(&["queryMsgById", "-t", "Orders", "-i", offset_id]).contains("one"));
+    assert!(done(&["queryMsgByUniqueKey", "-t", "Orders", "-i", id]).contains("one"));
+    let queue = found[0]["queue"].to_string();
+    assert!(done(&["queryMsgByOffset", "-t", "Orders", "-b", "broker-a", "-i", &queue, "-o", "0"]).contains("one"));
+    done(&["consumeMessage", "-t", "Orders", "-g", "billing", "-c", "2"]);
+    assert!(done(&["consumerProgress"]).contains("billing"));
+    assert!(done(&["consumerProgress", "-g", "billing", "-t", "Orders"]).contains("COMMITTED"));
+    assert!(done(&["consumerConnection", "-g", "billing"]).contains("nobody is connected"));
+    done(&["resetOffsetByTime", "-g", "billing", "-t", "Orders", "-s", "0"]);
+    done(&["resetOffsetByTime", "-g", "billing", "-t", "Orders", "-s", "-1", "-f", "true"]);
+    done(&["skipAccumulatedMessage", "-g", "billing", "-t", "Orders"]);
+    done(&["cloneGroupOffset", "-s", "billing", "-d", "copy", "-t", "Orders"]);
+    assert!(done(&["clusterList"]).contains("broker-a") && done(&["clusterList", "-m"]).contains("OUT TODAY"));
+    assert!(done(&["brokerStatus", "-c", "DefaultCluster"]).contains("broker-a"));
+    assert!(done(&["statsAll", "-a"]).contains("Orders"));
+    done(&["deleteSubGroup", "-g", "billing", "-c", "DefaultCluster", "-r", "true"]);
+    done(&["deleteTopic", "-t", "Orders", "-c", "DefaultCluster"]);
+    let gone = mqadmin(&["topicRoute", "-t", "Orders"]);
+    assert_eq!(gone.code, Some(1), "{gone:?}");
+    assert!(gone.err.contains("topic `Orders` not found"), "{gone:?}");
+    let unknown = mqadmin(&["electMaster"]);
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+}
+
+#[test]
+fn shells_and_manuals_are_served() {
+    for (shell, what) in [("bash", "complete -F _metaq"), ("zsh", "#compdef metaq"), ("fish", "complete -c metaq")] {
+        let script = run(&["completions", shell]);
+        assert_eq!(script.code, Some(0));
+        assert!(script.says(what) && script.says("redrive"), "{shell}");
+    }
+    let directory = TempDir::new().unwrap();
+    assert!(run(&["man"]).says(".TH metaq 1"));
+    assert_eq!(run(&["man", "--out", text(&directory.path().join("man1"))]).code, Some(0));
+    let page = std::fs::read_to_string(directory.path().join("man1/metaq-dlq-redrive.1")).unwrap();
+    assert!(page.contains("consume its dead letters again"), "{page}");
+}

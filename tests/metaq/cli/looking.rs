@@ -1,0 +1,123 @@
+//! `metaq topic`, `cluster`, `group` and `offset`.
+
+use super::process::metaq;
+use super::tool::Server;
+
+#[test]
+fn topics_are_made_shown_changed_and_deleted() {
+    let server = Server::start();
+    let none = server.run(&["topic", "list"]);
+    assert!(none.out.contains("no topics of applications") && none.err.contains("metaq topic create"), "{none:?}");
+    assert_eq!(server.json(&["topic", "list"]), serde_json::json!([]));
+    let made = server.run(&["topic", "create", "Orders", "--queues", "2"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    assert!(made.err.contains("hint: send to it with `metaq send Orders"), "{made:?}");
+    server.fails(&["topic", "create", "Orders"], 1, &["is there already", "`metaq topic update Orders`"]);
+    assert_eq!(
+        server.done(&["topic", "list"]),
+        "TOPIC   KIND    BROKERS  QUEUES  PERM\nOrders  normal        1       2  rw\n"
+    );
+    assert!(server.done(&["topic", "list", "--all"]).contains("TBW102"));
+    assert_eq!(server.done(&["topic", "list", "--format", "{topic}:{queues}"]), "Orders:2\n");
+    server.fails(&["topic", "list", "--format", "{nme}"], 2, &["{topic} {kind} {brokers} {queues} {perm}"]);
+
+    server.done(&["send", "Orders", "a", "b", "c"]);
+    let shown = server.json(&["topic", "show", "Orders"]);
+    assert_eq!((&shown["messages"], shown["queues"].as_array().unwrap().len()), (&3.into(), 2), "{shown}");
+    assert!(shown["queues"][0]["newest"].as_i64().unwrap() > 1_600_000_000_000);
+    let text = server.done(&["topic", "show", "Orders"]);
+    assert!(text.contains("messages  3\n") && text.contains("BROKER    QUEUE  BEGIN  END  MESSAGES  NEWEST"), "{text}");
+
+    server.done(&["topic", "update", "Orders", "--perm", "r"]);
+    let allow = "hint: `metaq topic update Orders --perm rw` allows it";
+    server.fails(&["send", "Orders", "x"], 1, &["topic `Orders` may not be written to", allow]);
+    server.done(&["topic", "update", "Orders", "--perm", "rw", "--queues", "4"]);
+    server.fails(&["topic", "update", "Orders"], 2, &["nothing is to be changed"]);
+    server.fails(&["topic", "update", "Orders", "--perm", "r", "--broker", "b"], 1, &["is not on that broker"]);
+    server.done(&["send", "Orders", "d"]);
+    let stats = server.json(&["topic", "stats", "Orders"]);
+    assert_eq!(stats[0]["messages"], 4, "{stats}");
+    assert!(server.done(&["topic", "stats"]).starts_with("TOPIC   MESSAGES  IN/S"));
+
+    server.fails(&["topic", "delete", "Orders"], 2, &["nobody is there to be asked", "--dry-run", "--yes"]);
+    let dry = server.run(&["topic", "delete", "Orders", "--dry-run"]);
+    assert!(dry.out.contains("Orders  broker-a") && dry.err.contains("with 4 messages"), "{dry:?}");
+    server.done(&["topic", "delete", "Orders", "--yes"]);
+    server.fails(&["topic", "show", "Orders"], 1, &["topic `Orders` not found"]);
+    server.fails(&["topic", "delete", "TBW102", "--yes"], 1, &["is a topic of RocketMQ itself"]);
+    server.fails(&["topic", "create", "no blanks"], 1, &["error: "]);
+}
+
+#[test]
+fn a_cluster_is_listed_and_checked() {
+    let server = Server::start();
+    let list = server.json(&["cluster", "list"]);
+    assert_eq!(
+        (&list[0]["broker"], &list[0]["role"], &list[0]["state"]),
+        (&"broker-a".into(), &"master".into(), &"up".into())
+    );
+    assert!(server.done(&["cluster", "list"]).starts_with("CLUSTER         BROKER    ID  ROLE"));
+    let stats = server.json(&["cluster", "stats"]);
+    assert!(stats[0]["upSeconds"].as_i64().unwrap() < 600 && stats[0]["disk"].is_null(), "{stats}");
+    assert!(stats[0]["diskShare"].as_str().unwrap().ends_with('%'));
+    let health = server.run(&["cluster", "health", "--watch", "--exit-when-healthy"]);
+    assert_eq!(health.code, Some(0), "{health:?}");
+    assert!(health.out.contains("ok     nameserver") && health.err.contains("healthy"), "{health:?}");
+    let lonely = format!("{};127.0.0.1:1", server.nameserver());
+    let health = server.run(&["cluster", "health", "-n", &lonely]);
+    assert_eq!(health.code, Some(1), "{health:?}");
+    assert!(health.out.contains("FAILED") && health.err.contains("NOT HEALTHY"), "{health:?}");
+    let watch = ["cluster", "health", "--watch", "--exit-when-healthy", "--timeout", "1", "-n", "127.0.0.1:1"];
+    server.fails(&watch, 3, &["did not become healthy in time"]);
+}
+
+#[test]
+fn groups_are_shown_moved_cloned_and_deleted() {
+    let server = Server::start();
+    server.done(&["topic", "create", "Orders", "--queues", "1"]);
+    server.done(&["send", "Orders", "1", "2", "3", "4"]);
+    server.done(&["tail", "Orders", "-g", "billing", "--from", "begin", "--max", "3"]);
+    assert_eq!(server.json(&["group", "lag", "billing"])[0]["lag"], 1);
+    let lag = server.run(&["group", "lag", "billing", "--topic", "Orders"]);
+    assert!(
+        lag.out.starts_with("TOPIC   BROKER    QUEUE  END  COMMITTED  LAG") && lag.err.contains("1 message waits"),
+        "{lag:?}"
+    );
+    let list = server.json(&["group", "list"]);
+    let billing = list.as_array().unwrap().iter().find(|group| group["group"] == "billing").unwrap();
+    assert_eq!((&billing["lag"], &billing["members"], &billing["topics"][0]), (&1.into(), &0.into(), &"Orders".into()));
+    assert!(server.done(&["group", "list"]).contains("billing"));
+    assert_eq!(server.json(&["group", "show", "billing"])["retriesMax"], 16);
+    assert!(server.done(&["group", "show", "billing"]).contains("nobody is connected"));
+    server.fails(&["group", "show", "biling"], 1, &["group `biling` not found", "did you mean `billing`?"]);
+
+    let dry = server.json(&["group", "reset", "billing", "Orders", "--to", "begin", "--dry-run"]);
+    assert_eq!((&dry[0]["now"], &dry[0]["then"], &dry[0]["again"]), (&3.into(), &0.into(), &3.into()), "{dry}");
+    assert_eq!(server.json(&["group", "lag", "billing"])[0]["lag"], 1, "a dry run changes nothing");
+    for (to, lag) in [("begin", 4), ("end", 0), ("2", 2), ("1h", 4), ("now", 0)] {
+        server.done(&["group", "reset", "billing", "Orders", "--to", to, "--yes"]);
+        assert_eq!(server.json(&["group", "lag", "billing"])[0]["lag"], lag, "{to}");
+    }
+    server.done(&["group", "reset", "billing", "Orders", "--to", "1", "--queue", "broker-a/0", "--yes"]);
+    server.fails(&["group", "reset", "billing", "Orders", "--to", "1", "--queue", "9", "--yes"], 1, &["no queue `9`"]);
+    server.fails(
+        &["group", "reset", "billing", "Orders", "--to", "begin"],
+        2,
+        &["have group billing consume 1 message of"],
+    );
+    server.done(&["group", "clone", "billing", "copy", "--yes"]);
+    let found = server.json(&["offset", "search", "Orders", "--time", "1h"]);
+    assert_eq!((&found[0]["offset"], &found[0]["since"]), (&0.into(), &4.into()));
+    assert_eq!(server.json(&["offset", "search", "Orders", "--time", "now"])[0]["offset"], 4);
+    server.done(&["group", "delete", "billing", "--yes"]);
+    server.fails(&["group", "lag", "billing"], 1, &["group `billing` not found"]);
+    server.fails(&["group", "delete", "TOOLS_CONSUMER", "--yes"], 1, &["is a group of RocketMQ itself"]);
+}
+
+#[test]
+fn hints_name_the_cluster_if_they_have_to() {
+    let server = Server::start();
+    let ran = metaq(&["topic", "list", "-n", server.nameserver()]).output().unwrap();
+    let hint = format!("`metaq topic create TOPIC -n '{}'`", server.nameserver());
+    assert!(String::from_utf8(ran.stderr).unwrap().contains(&hint));
+}
