@@ -62,6 +62,7 @@ impl Draft {
             clients: Vec::new(),
             faults: Vec::new(),
             lasting: Vec::new(),
+            rest_ms: 0,
             expect: Vec::new(),
         };
         let mut draft = Draft { plan, seed };
@@ -150,6 +151,23 @@ impl Draft {
                 }
             }
         }
+        self
+    }
+
+    /// Sizes of all bodies.
+    pub fn bytes(&mut self, range: RangeInclusive<u64>) -> &mut Draft {
+        let mut random = self.random("bytes");
+        for client in &mut self.plan.clients {
+            if let Client::Producer { sends, .. } = client {
+                sends.iter_mut().for_each(|send| send.bytes = random.between(*range.start(), *range.end()) as u32);
+            }
+        }
+        self
+    }
+
+    /// Time that passes before the run is judged, whatever clients do.
+    pub fn rest(&mut self, millis: u64) -> &mut Draft {
+        self.plan.rest_ms = millis;
         self
     }
 

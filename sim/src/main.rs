@@ -143,8 +143,15 @@ fn find(name: &str) -> anyhow::Result<&'static Scenario> {
     scenarios::find(name).with_context(|| format!("no scenario `{name}`; `sim list` names them"))
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    run(Cli::parse()).unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(2)
+    })
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
         Action::List => {
             for scenario in scenarios::ALL {
                 println!("{:<24} {}", scenario.name, scenario.story);

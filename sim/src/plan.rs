@@ -52,6 +52,9 @@ pub struct Plan {
     /// What stays broken while the rest must go on: it begins when the faults above have ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lasting: Vec<Fault>,
+    /// How long the run goes on at least, from the workload's begin.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rest_ms: u64,
     /// What must hold besides the promises of every run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expect: Vec<Expect>,

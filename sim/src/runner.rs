@@ -16,6 +16,7 @@ use madsim::time::TimeHandle;
 
 use crate::checkers::Violation;
 use crate::plan::Plan;
+use crate::reach::reach;
 use crate::scenarios::{Scenario, Verdict};
 use crate::trace::Recording;
 use crate::world::{NodeId, Options, World};
@@ -105,7 +106,7 @@ pub fn run(plan: &Plan, watch: Watch) -> Outcome {
     let plan = plan.clone();
     let (send, receive) = mpsc::channel();
     let thread = std::thread::Builder::new().name("simulation".to_owned()).stack_size(STACK_BYTES);
-    thread.spawn(move || send.send(simulate(scenario, plan, watch))).expect("a thread starts");
+    thread.spawn(move || drop(send.send(simulate(scenario, plan, watch)))).expect("a thread starts");
     receive.recv_timeout(REAL_TIME_LIMIT).unwrap_or_else(|error| {
         let violation = match error {
             RecvTimeoutError::Timeout => {
@@ -141,7 +142,9 @@ fn simulate(scenario: &'static Scenario, plan: Plan, watch: Watch) -> Outcome {
     let (world, time) = world.lock().unwrap_or_else(PoisonError::into_inner).take().expect("the world began");
     let (hash, events) = world.digest();
     let (violation, simulated, began) = (judge(verdict.ok()), time.elapsed(), world.began());
-    let outcome = Outcome { violation, hash, events, simulated, began, recording: world.recording() };
+    let recording = world.take_recording();
+    reach(&recording);
+    let outcome = Outcome { violation, hash, events, simulated, began, recording };
     // The process ends now; taking apart what global registries still point to serves nothing.
     std::mem::forget((runtime, world));
     outcome

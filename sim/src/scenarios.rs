@@ -18,6 +18,8 @@ mod cluster;
 mod disks;
 #[path = "../scenarios/goodbyes.rs"]
 mod goodbyes;
+#[path = "../scenarios/load.rs"]
+mod load;
 #[path = "../scenarios/model.rs"]
 mod model;
 #[path = "../scenarios/nameservers.rs"]
@@ -93,6 +95,10 @@ pub const ALL: &[Scenario] = &[
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,
+    load::BUSY,
+    load::IDLE,
+    load::OVERLOAD,
+    load::HALF_OPEN,
     swarm::NETWORK,
     swarm::SYNC,
     swarm::EVERYTHING,

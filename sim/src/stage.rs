@@ -56,7 +56,7 @@ pub async fn play(world: World, plan: Arc<Plan>) -> Verdict {
     let bounds = Bounds::of(&plan);
     world.spawn_here(watch_routes(cluster.clone(), bounds));
     begin_faults(&world, &plan);
-    let faults_end = world.now() + plan.faults_end();
+    let faults_end = world.now() + plan.faults_end().max(Duration::from_millis(plan.rest_ms));
     workload.finished().await;
     world.sleep(faults_end.saturating_sub(world.now())).await;
     let acknowledged = workload.acknowledged();

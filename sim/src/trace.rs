@@ -121,9 +121,9 @@ impl Trace {
         self.time.elapsed()
     }
 
-    /// Everything so far.
-    pub fn recording(&self) -> Recording {
-        self.inner.lock().expect("trace").recording.clone()
+    /// Everything so far. It is handed over: the trace begins a new recording, without names.
+    pub fn take_recording(&self) -> Recording {
+        std::mem::take(&mut self.inner.lock().expect("trace").recording)
     }
 
     /// Hash and number of the events so far.

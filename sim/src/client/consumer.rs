@@ -17,6 +17,8 @@ use crate::world::{NodeId, World};
 
 /// How long a broker may hold a pull.
 const HOLD: Duration = Duration::from_secs(5);
+/// Pause after an answer without messages.
+const BREATH: Duration = Duration::from_millis(20);
 /// Pause after an error.
 const PAUSE: Duration = Duration::from_millis(300);
 
@@ -138,7 +140,9 @@ impl Consumer {
                     }
                 }
             }
-            response::PULL_NOT_FOUND | response::PULL_RETRY_IMMEDIATELY | response::PULL_OFFSET_MOVED => {}
+            // A broker that holds no more pulls answers at once, and would be asked without end.
+            response::PULL_NOT_FOUND => self.routes.env().clock.sleep(BREATH).await,
+            response::PULL_RETRY_IMMEDIATELY | response::PULL_OFFSET_MOVED => {}
             _ => return Err(ClientError::Refused(answer)),
         }
         self.next = next_of(&answer).or(Some(next));

@@ -7,6 +7,7 @@
 //! To add a kind: a variant in its family's enum with an arm in `apply`, and a row in the family's `KINDS`. Call
 //! [`crate::marks::mattered`] with its name where it has its effect. Plans, swarm, shrinking and reports need no more.
 
+mod client;
 mod clock;
 mod disk;
 mod inside;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use client::ClientFault;
 pub use clock::ClockFault;
 pub use disk::DiskFault;
 pub use inside::SimFaults;
@@ -44,6 +46,8 @@ pub enum Fault {
     Disk(DiskFault),
     /// To a clock.
     Clock(ClockFault),
+    /// To a client.
+    Client(ClientFault),
 }
 
 /// Longer than any run.
@@ -84,7 +88,7 @@ pub struct Kind {
 }
 
 /// All kinds, by family.
-pub const KINDS: &[&[Kind]] = &[process::KINDS, net::KINDS, wire::KINDS, disk::KINDS, clock::KINDS];
+pub const KINDS: &[&[Kind]] = &[process::KINDS, net::KINDS, wire::KINDS, disk::KINDS, clock::KINDS, client::KINDS];
 
 /// All kinds in one row.
 pub fn kinds() -> impl Iterator<Item = &'static Kind> {
@@ -118,6 +122,7 @@ impl Fault {
             Fault::Wire(fault) => fault.apply(world),
             Fault::Disk(fault) => fault.apply(world),
             Fault::Clock(fault) => fault.apply(world),
+            Fault::Client(fault) => fault.apply(world),
         };
         if happened {
             marks::fired(self.kind().name);
@@ -132,6 +137,7 @@ impl Fault {
             Fault::Wire(fault) => fault.lasts_us(),
             Fault::Disk(fault) => fault.lasts_us(),
             Fault::Clock(fault) => fault.lasts_us(),
+            Fault::Client(fault) => fault.lasts_us(),
         })
     }
 }

@@ -6,6 +6,9 @@ use std::sync::{MutexGuard, PoisonError};
 use super::{NodeId, World};
 use crate::net::LinkState;
 
+/// What shuts each direction: the state, and the kind of fault that set it; newest last.
+pub(super) type Disturbed = BTreeMap<(NodeId, NodeId), Vec<(LinkState, &'static str)>>;
+
 impl World {
     /// Shuts one direction for a fault of this kind. Several faults may shut the same link; the last to end opens it.
     pub fn shut_link(&self, from: NodeId, to: NodeId, state: LinkState, kind: &'static str) {
@@ -41,7 +44,7 @@ impl World {
         self.0.network.set_link_because(from, to, state, kind);
     }
 
-    fn disturbed(&self) -> MutexGuard<'_, BTreeMap<(NodeId, NodeId), Vec<(LinkState, &'static str)>>> {
+    fn disturbed(&self) -> MutexGuard<'_, Disturbed> {
         self.0.disturbed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -95,6 +95,11 @@ impl World {
         self.change(node, |n| n.program = Some(Arc::new(program)));
     }
 
+    /// True if a machine has a program to run.
+    pub fn has_program(&self, node: NodeId) -> bool {
+        self.with(node, |n| n.program.is_some())
+    }
+
     /// Starts a machine's process, which must not run already.
     pub fn run_program(&self, node: NodeId) {
         if let Some(program) = self.with(node, |n| n.program.clone()) {

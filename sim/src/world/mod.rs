@@ -21,7 +21,7 @@ use crate::clock::{Oscillator, SimClock};
 use crate::disk::{Drive, DriveSettings, SimDisk};
 use crate::faults::SimFaults;
 use crate::history::History;
-use crate::net::{LinkSettings, LinkState, Network, SimNet};
+use crate::net::{LinkSettings, Network, SimNet};
 use crate::plan::Quality;
 use crate::random::{SimRng, Stream};
 use crate::trace::{Recording, Trace};
@@ -118,7 +118,7 @@ struct Shared {
     runtime: Handle,
     nodes: Mutex<BTreeMap<NodeId, Node>>,
     /// What shuts each link, newest last.
-    disturbed: Mutex<BTreeMap<(NodeId, NodeId), Vec<(LinkState, &'static str)>>>,
+    disturbed: Mutex<links::Disturbed>,
     messages: AtomicU64,
     verdict: Mutex<verdict::Verdict>,
     begun: Mutex<Duration>,
@@ -335,9 +335,9 @@ impl World {
         self.0.trace.note(node, what, numbers, words);
     }
 
-    /// Everything noted so far.
-    pub fn recording(&self) -> Recording {
-        self.0.trace.recording()
+    /// Everything noted so far, handed over at the end of a run.
+    pub fn take_recording(&self) -> Recording {
+        self.0.trace.take_recording()
     }
 
     /// Hash and number of events so far.
