@@ -1,9 +1,11 @@
 //! Every image that a power cut can leave, for short sequences of operations of the store: not some of them, all.
 
 use std::path::Path;
+use std::time::Duration;
 
 use metaq::env::Env;
 use metaq::proto::message::encode::{encode_record, NewRecord};
+use metaq::store::config_file::ConfigFile;
 use metaq::store::{open, AppendBatch, FlushMode, LogWriter, Progress, StoreOptions};
 
 use crate::client::body_of;
@@ -25,8 +27,14 @@ enum Step {
     Upkeep,
     /// Brings everything to the device.
     Settle,
+    /// Writes index entries.
+    Index,
+    /// Waits until the queue table and the checkpoint are due, and saves them.
+    Table,
+    /// Closes the store; nothing comes behind it.
+    Close,
 }
-use Step::{Append, Settle, Sync, Upkeep};
+use Step::{Append, Close, Index, Settle, Sync, Table, Upkeep};
 
 fn options() -> StoreOptions {
     let mut options = StoreOptions::new("/data/store");
@@ -67,7 +75,8 @@ async fn append(env: &Env, writer: &mut LogWriter, message: u64, len: usize) {
 async fn run(world: &World, node: NodeId, steps: &[Step], odometer: &mut Odometer) -> (u64, u64) {
     let env = world.env(node);
     env.disk.create_dir_all(Path::new("/data")).unwrap();
-    let mut writer = open(&env, options()).await.unwrap().writer;
+    let opened = open(&env, options()).await.unwrap();
+    let (mut writer, mut dispatcher) = (opened.writer, opened.dispatcher);
     let (mut appended, mut acknowledged) = (0, 0);
     for step in steps {
         match step {
@@ -86,6 +95,20 @@ async fn run(world: &World, node: NodeId, steps: &[Step], odometer: &mut Odomete
                 }
             }
             Settle => world.disk(node).settle(),
+            Index => dispatcher.drain(env.clock.now()).unwrap(),
+            Table => {
+                world.sleep(Duration::from_secs(11)).await;
+                for _ in 0..2 {
+                    for job in writer.maintain(env.clock.now()) {
+                        writer.finish_job(job.await);
+                    }
+                }
+            }
+            Close => {
+                writer.close().await.unwrap();
+                acknowledged = appended;
+                break;
+            }
         }
     }
     world.power_cut_by(node, odometer);
@@ -150,4 +173,67 @@ fn queue_files_land_in_any_way() {
     assert!(images(&[Append(8), Append(8), Sync, Settle, Upkeep, Append(8), Upkeep]) >= 90);
     let twice = [Append(8), Upkeep, Settle, Append(8), Sync, Upkeep, Append(8), Append(8), Append(100), Upkeep];
     assert!(images(&twice) >= 9);
+}
+
+#[test]
+fn an_index_lands_in_any_way() {
+    assert!(images(&[Append(8), Append(8), Sync, Upkeep, Settle, Append(8), Sync, Index]) >= 2);
+    assert!(images(&[Append(8), Sync, Index, Settle, Append(8), Sync, Index, Append(8)]) >= 2);
+}
+
+#[test]
+fn a_queue_table_vouches_for_nothing_that_can_be_lost() {
+    let before = [Append(8), Append(8), Sync, Settle, Append(8), Sync];
+    assert!(images(&[&before[..], &[Table, Append(8), Append(200)]].concat()) >= 4);
+    assert!(images(&[&before[..], &[Table, Append(8), Sync, Upkeep, Append(8)]].concat()) >= 4);
+}
+
+#[test]
+fn a_closed_store_has_nothing_to_lose() {
+    assert!(images(&[Append(8), Append(400), Sync, Append(8), Upkeep, Append(8), Close]) >= 1);
+}
+
+/// A config file is a complete version at every moment of a save, and after it the new one.
+#[test]
+fn config_files_are_complete_at_every_moment() {
+    const PATH: &str = "/data/topics.json";
+    let parse = |bytes: &[u8]| match bytes {
+        [b'v', version, rest @ ..] if rest.len() == 3_000 => Ok(*version),
+        _ => Err("incomplete"),
+    };
+    let version = |number: u8| [&[b'v', number][..], &[number; 3_000]].concat();
+    let mut images = 0;
+    for moment in 0..40 {
+        let mut odometer = Odometer::default();
+        loop {
+            let choices = &mut odometer;
+            simulate(1, |world| async move {
+                let (node, saved) = (world.add_node("broker"), std::cell::Cell::new(1));
+                let env = world.env(node);
+                env.disk.create_dir_all(Path::new("/data")).unwrap();
+                let (mut file, _) = ConfigFile::open(env.disk.clone(), PATH.into(), 10_000, parse).unwrap();
+                file.save(&version(1)).await.unwrap();
+                world.disk(node).settle();
+                let saving = async {
+                    for number in 2..=4 {
+                        file.save(&version(number)).await.unwrap();
+                        saved.set(number);
+                    }
+                };
+                let stop = world.sleep(Duration::from_micros(moment * 40));
+                futures::future::select(std::pin::pin!(saving), stop).await;
+                world.power_cut_by(node, choices);
+                world.restart(node);
+                let disk = world.env(node).disk;
+                let (_, loaded) = ConfigFile::open(disk, PATH.into(), 10_000, parse).unwrap();
+                let there = loaded.into_value().expect("some version");
+                assert!((saved.get()..=saved.get() + 1).contains(&there), "{there}, saved {}", saved.get());
+            });
+            images += 1;
+            if !odometer.advance() {
+                break;
+            }
+        }
+    }
+    assert!(images >= 100, "{images}");
 }

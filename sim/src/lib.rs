@@ -34,6 +34,8 @@ pub mod stage;
 pub mod store_process;
 pub mod sweep;
 #[cfg(test)]
+mod contract;
+#[cfg(test)]
 mod crash_images;
 #[cfg(test)]
 mod testing;

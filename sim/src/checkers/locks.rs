@@ -7,11 +7,14 @@ use std::time::Duration;
 use super::Violation;
 use crate::history::{Event, Queue, Timed};
 
+/// A group and a queue.
+type Of<'a> = (&'a Arc<str>, &'a Queue);
+
 /// No two clients of a group trust in the lock of one queue at the same time.
 ///
 /// A broker keeps locks in memory, so those of a broker whose process ended are void.
 pub fn one_lock_holder(history: &[Timed]) -> Result<(), Violation> {
-    let mut holders: BTreeMap<(&Arc<str>, &Queue), (&Arc<str>, Duration)> = BTreeMap::new();
+    let mut holders: BTreeMap<Of<'_>, (&Arc<str>, Duration)> = BTreeMap::new();
     for (at, event) in history {
         match event {
             Event::Locked(group, client, queue, until) => {
@@ -27,10 +30,10 @@ pub fn one_lock_holder(history: &[Timed]) -> Result<(), Violation> {
                 }
                 holders.insert((group, queue), (client, *until));
             }
-            Event::Unlocking(group, client, queue) => {
-                if holders.get(&(group, queue)).is_some_and(|(holder, _)| *holder == client) {
-                    holders.remove(&(group, queue));
-                }
+            Event::Unlocking(group, client, queue)
+                if holders.get(&(group, queue)).is_some_and(|(holder, _)| *holder == client) =>
+            {
+                holders.remove(&(group, queue));
             }
             Event::Down(broker) => holders.retain(|(_, queue), _| queue.broker != *broker),
             _ => {}

@@ -25,11 +25,14 @@ pub fn topics_kept(history: &[Event]) -> Result<(), Violation> {
     Ok(())
 }
 
+/// Whether each client is there, and since when.
+type Clients<'a> = BTreeMap<&'a Arc<str>, (bool, Duration)>;
+
 /// Whoever asks a broker for a group's members is told of no stranger, and of nobody who left longer than `limit` ago.
 /// After all faults have ended and `limit` later, everybody is told of who is there.
 pub fn members_true(history: &[Timed], limit: Duration) -> Result<(), Violation> {
     let healed = history.iter().rev().find(|(_, event)| matches!(event, Event::Healed)).map(|(at, _)| *at);
-    let mut groups: BTreeMap<&Arc<str>, BTreeMap<&Arc<str>, (bool, Duration)>> = BTreeMap::new();
+    let mut groups: BTreeMap<&Arc<str>, Clients<'_>> = BTreeMap::new();
     let wrong = |finding: String| Err(Violation::new("members are who is there", finding));
     for (at, event) in history {
         match event {

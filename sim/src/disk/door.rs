@@ -33,6 +33,9 @@ impl Disk for SimDisk {
         let mut state = self.drive.lock();
         let found = state.tree.file(path);
         let missing = matches!(&found, Err(error) if error.kind() == io::ErrorKind::NotFound);
+        if matches!(&found, Err(error) if error.kind() == io::ErrorKind::NotADirectory) {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
         if missing && mode != OpenMode::Read && mode != OpenMode::Write {
             drop(state);
             self.drive.check_name()?;

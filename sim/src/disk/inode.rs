@@ -67,6 +67,9 @@ impl Inode {
 
     /// Writes into the page cache.
     pub(super) fn write(&mut self, at: u64, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         let end = at + bytes.len() as u64;
         if end > self.cache.len() {
             self.set_len(end);

@@ -126,7 +126,7 @@ impl Tree {
     pub(super) fn find(&self, path: &Path) -> io::Result<Entry> {
         let mut entry = Entry::Directory(0);
         for part in parts(path)? {
-            let Entry::Directory(id) = entry else { return Err(not_found(path)) };
+            let Entry::Directory(id) = entry else { return Err(io::ErrorKind::NotADirectory.into()) };
             entry = *self.directories[&id].names.get(part).ok_or_else(|| not_found(path))?;
         }
         Ok(entry)
@@ -300,7 +300,7 @@ impl Tree {
         let mut parts = parts(path)?;
         let name = parts.pop().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
         let above: PathBuf = parts.iter().collect();
-        let parent = self.directory(&above).map_err(|_| not_found(path))?;
+        let parent = self.directory(&above)?;
         Ok((parent, name))
     }
 

@@ -78,7 +78,7 @@ fn a_damaged_frame_is_wrong_in_one_bit() {
         write(&mut p.near, &sent).await.unwrap();
         let got = read_all(&mut p.far, sent.len()).await.unwrap();
         let wrong: u32 = sent.iter().zip(&got).map(|(a, b)| (a ^ b).count_ones()).sum();
-        assert_eq!((wrong, &sent[8..] == &got[8..]), (1, true));
+        assert_eq!((wrong, sent[8..] == got[8..]), (1, true));
     });
 }
 

@@ -47,7 +47,7 @@ impl Shape {
         }
         let half = nodes.len() / 2;
         let sides: Vec<bool> = nodes.iter().map(|_| random.below(2) == 0).collect();
-        let (count, reach) = (nodes.len(), (nodes.len() / 2 + 1) / 2);
+        let (count, reach) = (nodes.len(), (nodes.len() / 2).div_ceil(2));
         let mut cuts = BTreeSet::new();
         for from in 0..count {
             for to in (0..count).filter(|to| *to != from) {
