@@ -89,6 +89,9 @@ async fn storm(world: World, plan: Arc<Plan>, listening: Listening) -> Verdict {
     if stored < COUNT {
         return Err(Violation::new("producers go on", format!("only {stored} of {} were stored", 2 * COUNT)));
     }
+    if let Listening::Orderly(owners) = &storm.listening {
+        owners.calm_down();
+    }
     settle(&world, &storm.cluster).await?;
     let failing = matches!(storm.listening, Listening::Concurrently(1..));
     commits_are_consumed(&world, &storm.cluster, &admin, failing).await?;

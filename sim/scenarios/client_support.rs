@@ -172,7 +172,8 @@ async fn concurrently(
 ) -> Action {
     let (pause, fails) = {
         let mut random = random.lock().expect("no holder panics");
-        (random.below(30), random.chance(failing))
+        // Some calls take longer than offsets are committed.
+        (if random.chance(50) { random.below(12_000) } else { random.below(30) }, random.chance(failing))
     };
     world.sleep(Duration::from_millis(pause)).await;
     match number_of(&message) {
@@ -193,6 +194,8 @@ struct Ownership {
     queues: BTreeMap<Queue, Owned>,
     /// Members whose process stands still: they may look like owners.
     still: BTreeSet<NodeId>,
+    /// No call takes long any more.
+    calm: bool,
     /// Until when members may rely on locks that a broker has forgotten.
     forgotten_until: Duration,
 }
@@ -217,6 +220,11 @@ impl Owners {
         }
     }
 
+    /// No call takes long from now on.
+    pub fn calm_down(&self) {
+        self.table().calm = true;
+    }
+
     /// A broker has died, and its locks with it. Clients rely on theirs for up to 30 s more.
     pub fn locks_forgotten(&self, now: Duration) {
         self.table().forgotten_until = now + Duration::from_secs(31);
@@ -225,7 +233,7 @@ impl Owners {
     fn begin(&self, world: &World, node: NodeId, place: &Place) -> Result<Call, Violation> {
         let (queue, offset) = place;
         let mut table = self.table();
-        let Ownership { queues, still, forgotten_until } = &mut *table;
+        let Ownership { queues, still, forgotten_until, .. } = &mut *table;
         let owned = queues.entry(queue.clone()).or_default();
         let excused = |other| still.contains(&other) || !world.is_alive(other) || world.now() < *forgotten_until;
         if let Some((other, _)) = owned.call.filter(|(other, _)| *other != node && !excused(*other)) {
@@ -285,7 +293,8 @@ async fn orderly(
     let (pause, fails) = {
         let mut random = random.lock().expect("no holder panics");
         // Some calls take longer than a lock lasts.
-        (if random.chance(10) { random.below(50_000) } else { random.below(30) }, random.chance(50))
+        let long = !owners.table().calm && random.chance(40);
+        (if long { random.below(100_000) } else { random.below(30) }, random.chance(50))
     };
     world.sleep(Duration::from_millis(pause)).await;
     match number_of(&message) {

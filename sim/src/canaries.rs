@@ -89,7 +89,11 @@ pub const ALL: &[Planted] = &[
     row(Canary::FailOnPurpose, "calm", &["the pipeline canary"]),
     row(Canary::RealEntropy, "calm", &[REPLAY]),
     row(Canary::ClientCommitsPulled, "client_rebalance_storm", &[COMMITTED, CONSUMED]),
-    row(Canary::ClientOutlivesLock, "client_lock_lost", &["no call outlives its lock"]),
+    row(
+        Canary::ClientOutlivesLock,
+        "client_lock_lost",
+        &["no call outlives its lock", "a dropped call comes again, and not as a failure"],
+    ),
     row(Canary::ClientOutlivesLock, "client_ordered", &["a queue has one owner"]),
     row(Canary::ClientForgetsFailures, "client_retries", &[CONSUMED]),
 ];
