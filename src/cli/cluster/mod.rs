@@ -13,6 +13,7 @@ use super::connect::{run as run_on, Cluster, ClusterArgs};
 use super::fail::Failure;
 use super::show::{span, Cell, ListArgs, Listing};
 use crate::config::keys::nearest;
+use crate::proto::body::BrokerData;
 
 /// Arguments of `metaq cluster`.
 #[derive(Debug, Args)]
@@ -89,17 +90,18 @@ async fn brokers(cluster: &Cluster) -> Result<Vec<Broker>> {
     Ok(brokers)
 }
 
-/// The address of a broker's master, by its name or, as Apache's tools want it, by its address.
+/// The name and the master's address of a broker that is called by its name or, as Apache's tools do, by an address.
 ///
 /// # Errors
 /// If there is no such broker.
-pub async fn master(cluster: &Cluster, broker: &str) -> Result<String> {
+pub async fn master(cluster: &Cluster, broker: &str) -> Result<(String, String)> {
     let table = cluster.admin.clusters().await?.broker_addr_table;
     if let Some(address) = table.get(broker).and_then(|data| data.broker_addrs.get(&0)) {
-        return Ok(address.clone());
+        return Ok((broker.to_owned(), address.clone()));
     }
-    if table.values().any(|data| data.broker_addrs.values().any(|address| address == broker)) {
-        return Ok(broker.to_owned());
+    let has_it = |data: &&BrokerData| data.broker_addrs.get(&0).is_some_and(|address| address == broker);
+    if let Some(data) = table.values().find(has_it) {
+        return Ok((data.broker_name.clone(), broker.to_owned()));
     }
     let failure = Failure::refused(format!("broker `{broker}` is not registered"));
     let list = cluster.command("cluster list");

@@ -28,8 +28,8 @@ const LISTED_MAX: usize = 20;
 /// messages. What was redriven is marked: the next redrive goes on behind it, unless filters
 /// or `--again` choose otherwise. The dead letters themselves stay until retention takes them.
 ///
-/// A group that consumes in order has no retry topic: brokers would put the messages back among
-/// the dead ones. Send them to their topic for it.
+/// While a group consumes in order, brokers put what is sent to its retry topic back among the
+/// dead letters: stop its members first, or use `--to-topic`.
 ///
 ///   metaq dlq redrive billing --dry-run
 ///   metaq dlq redrive billing --topic Orders --from 2h --yes

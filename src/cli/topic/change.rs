@@ -127,7 +127,11 @@ pub async fn update(cluster: Cluster, args: UpdateTopic) -> Result<ExitCode> {
     }
     cluster.route(&args.topic).await?;
     let configs = cluster.admin.topic_configs(&args.topic).await?;
-    let wanted = |broker: &String| args.broker.as_ref().is_none_or(|only| only == broker);
+    let only = match &args.broker {
+        Some(broker) => Some(master(&cluster, broker).await?.0),
+        None => None,
+    };
+    let wanted = |broker: &String| only.as_ref().is_none_or(|only| only == broker);
     let mut changed = 0;
     for (broker, mut config) in configs.into_iter().filter(|(broker, _)| wanted(broker)) {
         if let Some(queues) = args.queues {
@@ -152,22 +156,27 @@ pub async fn update(cluster: Cluster, args: UpdateTopic) -> Result<ExitCode> {
 
 /// Makes or changes a topic, and waits until NameServers tell clients so.
 async fn put(cluster: &Cluster, config: &TopicConfig, broker: Option<&str>) -> Result<()> {
-    match broker {
-        None => cluster.admin.put_topic(config).await?,
+    let (only, brokers) = match broker {
         Some(broker) => {
-            let address = master(cluster, broker).await?;
+            let (name, address) = master(cluster, broker).await?;
             cluster.admin.put_topic_on(&address, config).await?;
+            (Some(name), 1)
         }
-    }
+        None => {
+            cluster.admin.put_topic(config).await?;
+            let table = cluster.admin.clusters().await?.broker_addr_table;
+            (None, table.values().filter(|data| data.broker_addrs.contains_key(&0)).count())
+        }
+    };
     let seen = cluster.until(ROUTE_LIMIT, async || {
         let Ok(route) = cluster.admin.route(&config.topic_name).await else { return false };
-        let of_brokers = route.queue_datas.iter().filter(|data| broker.is_none_or(|broker| broker == data.broker_name));
+        let of_brokers =
+            route.queue_datas.iter().filter(|data| only.as_ref().is_none_or(|only| *only == data.broker_name));
         let same = |data: &QueueData| {
             (data.read_queue_nums, data.write_queue_nums) == (config.read_queue_nums, config.write_queue_nums)
                 && data.perm == config.perm
         };
-        let mut of_brokers = of_brokers.peekable();
-        of_brokers.peek().is_some() && of_brokers.all(same)
+        of_brokers.filter(|data| same(data)).count() >= brokers
     });
     if !seen.await {
         tell!("warning: brokers have it, but the NameServers do not tell of it yet");

@@ -19,6 +19,11 @@ fn mqadmins_names_and_options_work() {
     done(&["updateTopic", "-c", "DefaultCluster", "-t", "Orders", "-r", "2", "-w", "2"]);
     done(&["updateTopic", "-c", "DefaultCluster", "-t", "Orders", "-r", "4", "-w", "2", "-p", "6"]);
     done(&["updateTopicPerm", "-t", "Orders", "-p", "6", "-b", "broker-a"]);
+    let brokers = server.json(&["cluster", "list"]);
+    let address = brokers[0]["address"].as_str().unwrap();
+    done(&["updateTopicPerm", "-t", "Orders", "-p", "4", "-b", address]);
+    assert!(done(&["topicRoute", "-t", "Orders"]).contains("broker-a     4      2  r\n"));
+    done(&["updateTopic", "-t", "Orders", "-r", "4", "-w", "2", "-b", address]);
     assert!(done(&["topicList"]).contains("Orders"));
     assert!(done(&["topicList", "-n", server.nameserver(), "-c"]).contains("Orders"));
     for body in ["one", "-two"] {

@@ -33,7 +33,11 @@ fn topics_are_made_shown_changed_and_deleted() {
     server.fails(&["send", "Orders", "x"], 1, &["topic `Orders` may not be written to", allow]);
     server.done(&["topic", "update", "Orders", "--perm", "rw", "--queues", "4"]);
     server.fails(&["topic", "update", "Orders"], 2, &["nothing is to be changed"]);
-    server.fails(&["topic", "update", "Orders", "--perm", "r", "--broker", "b"], 1, &["is not on that broker"]);
+    server.fails(
+        &["topic", "update", "Orders", "--perm", "r", "--broker", "broker-x"],
+        1,
+        &["did you mean `broker-a`?"],
+    );
     server.done(&["send", "Orders", "d"]);
     let stats = server.json(&["topic", "stats", "Orders"]);
     assert_eq!(stats[0]["messages"], 4, "{stats}");
