@@ -66,7 +66,9 @@ fn a_cluster_is_listed_and_checked() {
     assert!(stats[0]["diskShare"].as_str().unwrap().ends_with('%'));
     let health = server.run(&["cluster", "health", "--watch", "--exit-when-healthy"]);
     assert_eq!(health.code, Some(0), "{health:?}");
-    assert!(health.out.contains("ok     nameserver") && health.err.contains("healthy"), "{health:?}");
+    // What the disk of this machine holds may be worth a warning, which makes the column wider.
+    let is_fine = |line: &str| line.split_whitespace().take(2).eq(["ok", "nameserver"]);
+    assert!(health.out.lines().any(is_fine) && health.err.contains("healthy"), "{health:?}");
     let lonely = format!("{};127.0.0.1:1", server.nameserver());
     let health = server.run(&["cluster", "health", "-n", &lonely]);
     assert_eq!(health.code, Some(1), "{health:?}");
