@@ -182,9 +182,12 @@ final class ConsumeChecks {
             }
             Scene.await("messages from " + from, () -> {
                 inbox.add(consumer.poll(200));
-                return inbox.bodies().size() >= wanted.size();
+                return inbox.bodies().containsAll(wanted);
             });
-            Scene.expectEqual(wanted, inbox.bodies(), "bodies from " + from);
+            // What a pull brings that was on its way at the time of the seek, this client hands out as well.
+            List<String> bodies = new ArrayList<>(inbox.bodies());
+            bodies.retainAll(wanted);
+            Scene.expectEqual(wanted, bodies, "bodies from " + from);
         }
         Scene.expectEqual(0L, consumer.offsetForTimestamp(found, 0L), "offset at the beginning of time");
         long tomorrow = System.currentTimeMillis() + 86_400_000;
