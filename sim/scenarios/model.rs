@@ -37,9 +37,6 @@ const TAGS: [&str; 3] = ["red", "green", "blue"];
 /// Offsets are saved every 5 s; the process may end 300 ms after it was asked to store them.
 const SAVED_WITHIN: Duration = Duration::from_secs(10);
 
-/// The queues of a deleted topic are out of the broker's files within this time.
-const DELETED_WITHIN: Duration = Duration::from_secs(3);
-
 /// A run: the broker through three connections, and the model.
 struct Lockstep {
     world: World,
@@ -107,8 +104,6 @@ impl Lockstep {
                 let committed = self.committed.entry((group.clone(), queue.clone())).or_default();
                 committed.push((self.world.now(), *offset));
             }
-            // What was deleted is gone for good when it is out of the files, too.
-            Request::DeleteTopic(_) => self.world.sleep(DELETED_WITHIN).await,
             _ => {}
         }
         self.world.note(NodeId::WORLD, "asked", &[], &format!("{request:?} {got:?}"));

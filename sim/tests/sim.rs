@@ -80,6 +80,7 @@ fn a_cluster_keeps_its_promises() {
         ("swizzle", 12),
         ("swarm", 14),
         ("everything", 14),
+        ("model", 12),
     ] {
         assert_passed(&runs(scenario, seeds));
     }

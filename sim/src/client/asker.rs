@@ -1,6 +1,7 @@
 //! Sends the reference model's requests to a broker and reads its answers.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use metaq::proto::body::small::GetConsumerListByGroupResponseBody;
 use metaq::proto::body::MessageQueue;
@@ -15,10 +16,12 @@ use metaq::proto::remoting::requests::{
 };
 use metaq::proto::remoting::{request, response, Command, Text};
 
-use super::routes::CALL_LIMIT;
 use super::{body_of, message_of, Remote};
 use crate::model::{Answer, Queue, Request};
 use crate::world::{NodeId, World};
+
+/// How long an answer may take: a deletion syncs several files, each of which a disk may take a second for.
+const ASK_LIMIT: Duration = Duration::from_secs(15);
 
 /// A connection of one client.
 pub struct Asker {
@@ -40,11 +43,11 @@ impl Asker {
     /// The broker's answer to `client`; `None` if there is none, or one that the model does not know.
     pub async fn ask(&mut self, request: &Request, client: &str) -> Option<Answer> {
         if let Request::Range(queue) = request {
-            let min = self.remote.call(range(request::GET_MIN_OFFSET, queue), CALL_LIMIT).await.ok()?;
-            let max = self.remote.call(range(request::GET_MAX_OFFSET, queue), CALL_LIMIT).await.ok()?;
+            let min = self.remote.call(range(request::GET_MIN_OFFSET, queue), ASK_LIMIT).await.ok()?;
+            let max = self.remote.call(range(request::GET_MAX_OFFSET, queue), ASK_LIMIT).await.ok()?;
             return Some(Answer::Range(number(&min, "offset")?, number(&max, "offset")?));
         }
-        let answer = self.remote.call(self.command(request, client), CALL_LIMIT).await.ok()?;
+        let answer = self.remote.call(self.command(request, client), ASK_LIMIT).await.ok()?;
         read(request, &answer)
     }
 
@@ -198,6 +201,7 @@ fn read(request: &Request, answer: &Command) -> Option<Answer> {
                 _ => None,
             };
         }
+        Request::Commit(..) if code == response::INVALID_PARAMETER => return Some(Answer::Refused),
         Request::Offset(..) if code == response::QUERY_NOT_FOUND => return Some(Answer::Offset(None)),
         // A group without members is answered by an error.
         Request::Members(..) if code != response::SUCCESS => return Some(Answer::Names(BTreeSet::new())),

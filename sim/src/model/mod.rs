@@ -73,6 +73,8 @@ pub enum Answer {
     Done,
     /// There is no such topic.
     NoTopic,
+    /// It asks for what cannot be.
+    Refused,
 }
 
 /// One message in a queue.
@@ -122,6 +124,8 @@ impl Model {
             }
             Request::Pull(queue, from, tags) => self.pull(queue, *from, tags),
             Request::Range(queue) => Answer::Range(0, self.end(queue)),
+            // One above the end would have the group miss the messages between.
+            Request::Commit(_, _, queue, offset) if *offset > self.end(queue) => Answer::Refused,
             Request::Commit(group, client, queue, offset) => {
                 let key = (group.clone(), queue.clone());
                 let lock = self.locks.get(&key).filter(|lock| lock.is_live(now));

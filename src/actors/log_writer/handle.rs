@@ -75,8 +75,7 @@ impl LogWriterHandle {
         drop(gathered);
         if first && self.actor.cast(LogMessage::Write).is_err() {
             // The writer is gone: dropping the replies says so.
-            let lost = std::mem::take(&mut *lock(&self.gathered));
-            drop(lost);
+            lock(&self.gathered).clear();
         }
     }
 

@@ -45,9 +45,12 @@ impl LogWriter {
         let segment = self.segment_ahead()?;
         let from = self.upkeep.pages.asked.max(self.position);
         let to = segment.end().min(self.position.saturating_add(self.window()));
-        let pages = segment.mapping().ok()?.prefault((from - segment.base()) as usize, (to - from) as usize);
-        self.upkeep.pages = PagesAhead { asked: to, under_way: true };
-        Some(pages)
+        let mapping = segment.mapping();
+        let pages =
+            mapping.map(|mapping| mapping.prefault((from - segment.base()) as usize, (to - from) as usize)).ok();
+        // Without a mapping there is nothing to prepare: it is not asked for again with every batch.
+        self.upkeep.pages = PagesAhead { asked: to, under_way: pages.is_some() };
+        pages
     }
 
     fn window(&self) -> u64 {
