@@ -1,12 +1,21 @@
 //! Ctrl-C, SIGTERM, and the terminal's hang-up.
 
-/// Completes when the process is asked to stop.
-pub async fn stop_requested() -> std::io::Result<()> {
-    use tokio::signal::unix::{signal, SignalKind};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
-    let signals = [&mut terminate, &mut interrupt, &mut hang_up].map(|signal| Box::pin(signal.recv()));
-    futures::future::select_all(signals).await;
-    Ok(())
+use std::future::Future;
+use std::io;
+
+use futures::future::select_all;
+use tokio::signal::unix::{signal, SignalKind};
+
+/// Completes when the process is asked to stop. The signals are caught from this call on, not from the first poll: one
+/// that came in between would end the process where it stands.
+pub fn stop_requested() -> impl Future<Output = io::Result<()>> {
+    let caught = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+    async move {
+        let mut signals = Vec::new();
+        for signal in caught {
+            signals.push(signal?);
+        }
+        select_all(signals.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
+        Ok(())
+    }
 }
