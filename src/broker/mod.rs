@@ -9,6 +9,7 @@ pub mod admin;
 pub mod attributes;
 pub mod clients;
 pub mod delay;
+pub mod destination;
 pub mod directory;
 mod effect;
 pub mod errors;
@@ -20,6 +21,7 @@ pub mod pull;
 pub mod send;
 pub mod send_back;
 pub mod topics;
+pub mod transaction;
 
 use std::sync::Arc;
 

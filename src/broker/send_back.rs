@@ -153,6 +153,7 @@ mod tests {
             slave: false,
             accept_from: Millis(0),
             levels: DelayLevels::default(),
+            reject_transactions: false,
         }
     }
 

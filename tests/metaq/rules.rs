@@ -75,6 +75,7 @@ impl Broker {
                 writable: true,
                 slave: false,
                 accept_from: Millis(0),
+                reject_transactions: false,
                 levels: DelayLevels::default(),
             },
             pull: PullRules {

@@ -5,6 +5,7 @@
 //! | [`BrokerActor`] | watches the others | with the broker |
 //! | log writer | writes the log | the broker stops: it cannot trust its log |
 //! | keeper | carries out effects of the rules | the broker stops |
+//! | transactions | store what producers decide, ask those that do not | the broker stops |
 //! | delay scheduler | delivers delayed messages once they are due | the broker stops |
 //! | housekeeper | builds the index, deletes what has expired | the broker stops |
 //! | registrar | tells the NameServers what is here | the broker stops |
@@ -17,10 +18,12 @@ pub mod housekeeper;
 pub mod keeper;
 mod pull;
 pub mod registrar;
+mod restore;
 pub mod saved;
 mod send;
 pub mod service;
 pub mod shared;
+pub mod transaction;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -38,6 +41,7 @@ use self::registrar::{Registrar, RegistrarMessage};
 use self::saved::Saved;
 use self::service::BrokerService;
 use self::shared::{Parts, Settings, Shared};
+use self::transaction::{TransactionActor, TransactionMessage};
 use super::log_writer::{LogWriterHandle, LogWriterOptions};
 use super::net::{ListenerHandle, ListenerOptions};
 use super::settings_file::SettingsFile;
@@ -61,6 +65,7 @@ pub struct BrokerHandle {
     shared: Arc<Shared>,
     listener: ListenerHandle,
     old_clients: Option<ListenerHandle>,
+    transactions: ActorRef<TransactionMessage>,
     delay: ActorRef<DelayMessage>,
     keeper: ActorRef<KeeperMessage>,
     housekeeper: ActorRef<HousekeeperMessage>,
@@ -149,12 +154,28 @@ impl BrokerHandle {
         effects.retain(|effect| *effect != Effect::Register);
         shared.carry_out_now(effects).await.map_err(anyhow::Error::msg)?;
 
+        // Before the other one that writes by itself: it looks at the log's end.
+        let (transactions, _) =
+            Actor::spawn_linked(None, TransactionActor, Arc::clone(&shared), root.get_cell()).await?;
+        shared.set_transactions(transactions.clone());
+
         let arguments = DelayArguments { shared: Arc::clone(&shared), file: delays_file };
         let (delay, _) = Actor::spawn_linked(None, DelayActor, arguments, root.get_cell()).await?;
 
         let (listener, old_clients) = listen(env, &shared, listener).await?;
         registrar.cast(RegistrarMessage::Register { done: None })?;
-        Ok(BrokerHandle { shared, listener, old_clients, delay, keeper, housekeeper, registrar, root, failure })
+        Ok(BrokerHandle {
+            shared,
+            listener,
+            old_clients,
+            transactions,
+            delay,
+            keeper,
+            housekeeper,
+            registrar,
+            root,
+            failure,
+        })
     }
 
     /// The address it listens on.
@@ -194,6 +215,11 @@ impl BrokerHandle {
         self.listener.drain(DRAIN_LIMIT).await;
         if let Some(old_clients) = &self.old_clients {
             old_clients.drain(DRAIN_LIMIT).await;
+        }
+        let (done, stopped) = oneshot::channel();
+        if self.transactions.cast(TransactionMessage::Stop { done }).is_ok() {
+            // What it could not save is read from the log at the next start.
+            let _ = stopped.await;
         }
         let (done, stopped) = oneshot::channel();
         let delays_saved = match self.delay.cast(DelayMessage::Stop { done }) {

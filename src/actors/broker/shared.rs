@@ -17,6 +17,7 @@ use super::errors::store_failure;
 use super::housekeeper::HousekeeperMessage;
 use super::keeper::{KeeperMessage, SettingsError};
 use super::retention_policy;
+use super::transaction::{HalfMessages, TransactionMessage, TransactionRequest};
 use crate::actors::log_writer::{Durability, LogWriterHandle};
 use crate::actors::net::ConnectionHandle;
 use crate::broker::admin::statistics::Statistics;
@@ -65,6 +66,7 @@ impl Settings {
             slave,
             accept_from: Millis(config.start_accept_send_request_timestamp),
             levels: config.delay_levels(),
+            reject_transactions: config.reject_transaction_message,
         };
         let pull = PullRules {
             address,
@@ -102,6 +104,8 @@ pub struct Shared {
     pub parked_pulls: AtomicUsize,
     /// Offset resets so far: parked pulls compare it to notice one.
     pub resets: AtomicU64,
+    /// Half messages whose producers have not decided.
+    pub half_messages: HalfMessages,
     /// Topics, for lookups.
     pub topic_directory: Arc<Directory<TopicView>>,
     /// Groups, for lookups.
@@ -116,6 +120,7 @@ pub struct Shared {
     connections: Mutex<BTreeMap<ConnectionId, ConnectionHandle>>,
     keeper: OnceLock<ActorRef<KeeperMessage>>,
     housekeeper: OnceLock<ActorRef<HousekeeperMessage>>,
+    transactions: OnceLock<ActorRef<TransactionMessage>>,
 }
 
 /// What [`Shared::new`] is made of.
@@ -154,6 +159,7 @@ impl Shared {
             statistics: Statistics::new(monotonic(&env), config.topics_max),
             parked_pulls: AtomicUsize::new(0),
             resets: AtomicU64::new(0),
+            half_messages: HalfMessages::default(),
             topic_directory: Arc::clone(topics.directory()),
             group_directory: Arc::clone(groups.directory()),
             clients: Mutex::new(Clients::new(config.clients_max, config.subscription_expired_timeout)),
@@ -166,6 +172,7 @@ impl Shared {
             connections: Mutex::default(),
             keeper: OnceLock::new(),
             housekeeper: OnceLock::new(),
+            transactions: OnceLock::new(),
             env,
             store,
             writer,
@@ -178,6 +185,24 @@ impl Shared {
         // Only the start of a broker calls this, once.
         let _ = self.keeper.set(keeper);
         let _ = self.housekeeper.set(housekeeper);
+    }
+
+    /// Who decides about transactions from now on.
+    pub fn set_transactions(&self, transactions: ActorRef<TransactionMessage>) {
+        // Only the start of a broker calls this, once.
+        let _ = self.transactions.set(transactions);
+    }
+
+    /// Has a transaction ended, or put into work again.
+    ///
+    /// # Errors
+    /// Why it is not, or that the broker is stopping.
+    pub async fn transaction(&self, request: TransactionRequest) -> Result<(), BrokerError> {
+        let stopping = || BrokerError::StoreFailed { what: "the broker is stopping".to_owned() };
+        let actor = self.transactions.get().ok_or_else(stopping)?;
+        let (done, result) = tokio::sync::oneshot::channel();
+        actor.cast(TransactionMessage::Request { request, done }).map_err(|_| stopping())?;
+        result.await.map_err(|_| stopping())?
     }
 
     /// Has expired files looked for now; with `delete`, deleted at any hour of the next minutes.

@@ -1,22 +1,8 @@
 //! What a record of the delay topic becomes when it is due.
 
-use std::borrow::Cow;
-
-use crate::proto::message::{encode, hash, properties, system, DelayLevels, RecordView};
+use crate::broker::destination::{destination, Destination};
+use crate::proto::message::{system, DelayLevels, RecordView};
 use crate::proto::QueueOffset;
-
-/// Where a due message goes. Everything else is copied from the stored record as it is: body, flags, born data,
-/// reconsume times and the whole text of properties, `DELAY`, `REAL_TOPIC` and `REAL_QID` included; it is put past the
-/// checks of a send, so it is not delayed again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DueMessage<'a> {
-    /// The real topic.
-    pub topic: Cow<'a, str>,
-    /// The queue of that topic.
-    pub queue_id: i32,
-    /// The tag code for its consume-queue entry.
-    pub tags_code: i64,
-}
 
 /// Why a record cannot be delivered, now or ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,39 +29,26 @@ impl DueError {
     }
 }
 
-/// Where the record of entry `offset` of `level` goes.
-pub fn due_message<'a>(record: &RecordView<'a>, level: i32, offset: QueueOffset) -> Result<DueMessage<'a>, DueError> {
+/// Where the record of entry `offset` of `level` goes. Its properties stay as they are, `DELAY` included; it is put past
+/// the checks of a send, so it is not delayed again.
+pub fn due_message<'a>(record: &RecordView<'a>, level: i32, offset: QueueOffset) -> Result<Destination<'a>, DueError> {
     let entry_of_level = record.topic_bytes() == system::SCHEDULE_TOPIC.as_bytes()
         && record.queue_id() == DelayLevels::queue_id(level)
         && record.queue_offset() == offset;
     if !entry_of_level {
         return Err(DueError::OtherRecord);
     }
-    let text = record.properties();
-    let topic = find(&text, properties::REAL_TOPIC).ok_or(DueError::NoDestination)?;
-    let queue_id: i32 = properties::find_number(&text, properties::REAL_QUEUE_ID).ok_or(DueError::NoDestination)?;
-    if queue_id < 0 || topic.len() > encode::TOPIC_MAX {
-        return Err(DueError::NoDestination);
-    }
-    if topic == system::TRANS_HALF_TOPIC {
+    let destination = destination(record).ok_or(DueError::NoDestination)?;
+    if destination.topic == system::TRANS_HALF_TOPIC {
         return Err(DueError::HalfMessage);
     }
-    let tags_code = properties::find(&text, properties::TAGS).map_or(0, hash::tags_code);
-    Ok(DueMessage { topic, queue_id, tags_code })
-}
-
-/// A property's value, borrowed from the record if its text is.
-fn find<'a>(text: &Cow<'a, str>, name: &str) -> Option<Cow<'a, str>> {
-    match text {
-        Cow::Borrowed(text) => properties::find(text, name).map(Cow::Borrowed),
-        Cow::Owned(text) => properties::find(text, name).map(|value| Cow::Owned(value.to_owned())),
-    }
+    Ok(destination)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::message::{parse, BodyCrc, Parsed};
+    use crate::proto::message::{hash, parse, properties, BodyCrc, Parsed};
 
     const RECORDS: &[u8] = include_bytes!("../../../tests/vectors/store/captured/records.bin");
 

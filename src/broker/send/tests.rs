@@ -18,6 +18,7 @@ fn rules() -> SendRules {
         slave: false,
         accept_from: Millis(0),
         levels: DelayLevels::default(),
+        reject_transactions: false,
     }
 }
 
@@ -33,6 +34,10 @@ fn request<'a>(topic: &'a str, properties: &'a str) -> SendRequest<'a> {
         client_version: version::CURRENT,
         peer: "1.2.3.4:5".parse().unwrap(),
     }
+}
+
+fn request_of(properties: &str) -> SendRequest<'_> {
+    request("t", properties)
 }
 
 fn topic(perm: i32, read: i32, write: i32) -> TopicView {
@@ -143,11 +148,48 @@ fn a_delayed_message_goes_to_its_levels_queue() {
 }
 
 #[test]
-fn timers_and_transactions_are_refused_clearly() {
+fn timers_are_refused_clearly() {
     let refused = |pairs: &str| rules().plan(&request("t", &text(pairs)), &topic(6, 4, 4), None, 0).unwrap_err();
     assert_eq!(refused("TIMER_DELAY_SEC=5"), BrokerError::TimerNotEnabled);
-    assert_eq!(refused("TRAN_MSG=true PGROUP=p").code(), 16);
-    assert!(rules().plan(&request("t", &text("TRAN_MSG=false")), &topic(6, 4, 4), None, 0).is_ok());
+    assert_eq!(refused("TIMER_DELAY_SEC=5 TRAN_MSG=true PGROUP=p"), BrokerError::TimerNotEnabled);
+}
+
+#[test]
+fn a_half_message_goes_to_the_half_topic_and_names_where_it_belongs() {
+    let sent = text("TRAN_MSG=true PGROUP=p UNIQ_KEY=U TAGS=TagA DELAY=3");
+    let request = SendRequest { sys_flag: 4 | 1, ..request("t", &sent) };
+    let plan = rules().plan(&request, &topic(6, 4, 4), None, 0).unwrap();
+    assert_eq!(plan.target.place(), ("RMQ_SYS_TRANS_HALF_TOPIC", 0));
+    assert_eq!((plan.reply_queue_id, plan.sys_flag, plan.entry_code), (1, 1, EntryCode::Tag(2_598_919)));
+    let stored = stored(&plan, &sent);
+    for pair in ["REAL_TOPIC=t", "REAL_QID=1", "TRAN_MSG=true", "PGROUP=p", "__transactionId__=U", "UNIQ_KEY=U"] {
+        assert!(stored.contains(&pair.to_owned()), "{pair} in {stored:?}");
+    }
+    assert!(!stored.iter().any(|pair| pair.starts_with("DELAY")), "no time decides about it");
+
+    let without_key = text("TRAN_MSG=true PGROUP=p");
+    let made = edited(
+        &without_key,
+        &rules().plan(&request_of(&without_key), &topic(6, 4, 4), None, 0).unwrap().edits(&rules(), "MADE"),
+    );
+    assert_eq!((find(&made, "UNIQ_KEY"), find(&made, "__transactionId__")), (Some("MADE"), Some("MADE")));
+}
+
+#[test]
+fn half_messages_that_nobody_could_decide_about_are_refused() {
+    let plan = |rules: SendRules, sys_flag, pairs: &str| {
+        let sent = text(pairs);
+        let request = SendRequest { sys_flag, ..request("t", &sent) };
+        rules
+            .plan(&request, &topic(6, 4, 4), None, 0)
+            .map(|plan| plan.target.place().0.to_owned())
+            .map_err(|e| e.code())
+    };
+    assert_eq!(plan(rules(), 0, "TRAN_MSG=false"), Ok("t".to_owned()));
+    assert_eq!(plan(rules(), 4, "PGROUP=p"), Err(13), "without its mark");
+    assert_eq!(plan(rules(), 4, "TRAN_MSG=true"), Err(13), "without a group");
+    let rejecting = SendRules { reject_transactions: true, ..rules() };
+    assert_eq!(plan(rejecting, 4, "TRAN_MSG=true PGROUP=p"), Err(16));
 }
 
 fn groups() -> GroupTable {

@@ -4,7 +4,7 @@ use super::{BrokerConfig, SetError};
 use crate::config::{keys, properties};
 
 /// Keys that take effect at once when a request changes them; the others do at the next start.
-const RUNTIME_KEYS: [&str; 27] = [
+const RUNTIME_KEYS: [&str; 31] = [
     "brokerPermission",
     "traceOn",
     "autoCreateTopicEnable",
@@ -12,6 +12,10 @@ const RUNTIME_KEYS: [&str; 27] = [
     "validateSystemTopicWhenUpdateTopic",
     "maxMessageSize",
     "rejectTransactionMessage",
+    "transactionTimeOut",
+    "transactionCheckMax",
+    "transactionCheckInterval",
+    "halfMessagesMax",
     "startAcceptSendRequestTimeStamp",
     "longPollingEnable",
     "shortPollingTimeMills",

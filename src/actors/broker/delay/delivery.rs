@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::State;
-use crate::actors::broker::service::QueueHandles;
+use crate::actors::broker::restore::{self, Unmoved};
 use crate::actors::log_writer::Durability;
 use crate::broker::admin::statistics::TopicCounters;
 use crate::broker::delay::{due_message, Due};
-use crate::proto::message::{encode_record, parse, BodyCrc, NewRecord, Parsed};
-use crate::store::{AppendBatch, StoreError, TagsCode};
+use crate::proto::message::NewRecord;
+use crate::store::{AppendBatch, StoreError};
 
 /// Bytes of due messages that go to the log writer at a time; the one that passes them is the last.
 const APPEND_BYTES: usize = 4 << 20;
@@ -26,14 +26,6 @@ struct Delivery {
     record: Vec<u8>,
 }
 
-/// Why a due message is not part of a delivery.
-enum Undelivered {
-    /// It is tried again.
-    Now,
-    /// It can never be delivered.
-    Ever(&'static str),
-}
-
 impl State {
     /// Puts due messages into their real queues. Behind one that failed, the others of its level wait too: they keep
     /// their order.
@@ -41,15 +33,18 @@ impl State {
         let mut held = BTreeSet::new();
         let mut delivery = Delivery::default();
         for due in due {
-            let prepared =
-                if held.contains(&due.level) { Err(Undelivered::Now) } else { self.prepare(&due, &mut delivery) };
-            match prepared {
+            if held.contains(&due.level) {
+                self.shared.delays().on_failed(due.level, due.entry.offset, self.now());
+                continue;
+            }
+            match self.prepare(&due, &mut delivery) {
                 Ok(()) => delivery.due.push(due),
-                Err(Undelivered::Now) => {
+                Err(Unmoved::Now(error)) => {
+                    tracing::warn!(level = due.level, offset = due.entry.offset.0, %error, "a due message waits");
                     held.insert(due.level);
                     self.shared.delays().on_failed(due.level, due.entry.offset, self.now());
                 }
-                Err(Undelivered::Ever(why)) => {
+                Err(Unmoved::Ever(why)) => {
                     let mut effects = Vec::new();
                     self.shared.delays().on_undeliverable(due.level, due.entry.offset, why, &mut effects);
                     self.shared.carry_out(effects);
@@ -65,35 +60,14 @@ impl State {
     }
 
     /// Encodes the record that a due message becomes.
-    fn prepare(&mut self, due: &Due, delivery: &mut Delivery) -> Result<(), Undelivered> {
-        let later = |error: StoreError| {
-            tracing::warn!(level = due.level, offset = due.entry.offset.0, %error, "a due message waits");
-            Undelivered::Now
-        };
-        let record = &mut delivery.record;
-        record.clear();
-        self.shared.store.record_at(due.entry.position, record).map_err(|error| match error {
-            StoreError::NoRecord { .. } => Undelivered::Ever("its record is gone"),
-            error => later(error),
-        })?;
-        let Ok(Parsed::Record(record)) = parse(record, BodyCrc::Verify) else {
-            return Err(Undelivered::Ever("its record is damaged"));
-        };
-        let message =
-            due_message(&record, due.level, due.entry.offset).map_err(|error| Undelivered::Ever(error.why()))?;
-        let QueueHandles { queue, counters } =
-            self.queues.get(&self.shared, &message.topic, message.queue_id as u32).map_err(later)?;
+    fn prepare(&mut self, due: &Due, delivery: &mut Delivery) -> Result<(), Unmoved> {
+        let record = restore::read(&self.shared, due.entry.position, &mut delivery.record)?;
+        let message = due_message(&record, due.level, due.entry.offset).map_err(|error| Unmoved::Ever(error.why()))?;
         let properties = record.properties();
-        let copy = NewRecord {
-            queue_id: message.queue_id,
-            store_host: self.shared.advertised,
-            ..NewRecord::copy_of(&record, &message.topic, &properties)
-        };
-        let start = delivery.batch.bytes.len();
-        encode_record(&mut delivery.batch.bytes, &copy)
-            .map_err(|_| Undelivered::Ever("its record cannot be copied"))?;
-        delivery.batch.push(start, queue, TagsCode::Fixed(message.tags_code));
-        delivery.counters.push(counters);
+        let copy = NewRecord { queue_id: message.queue_id, ..NewRecord::copy_of(&record, &message.topic, &properties) };
+        let group = delivery.batch.next_group();
+        let (batch, tags_code) = (&mut delivery.batch, message.tags_code);
+        delivery.counters.push(restore::push(&self.shared, &mut self.queues, batch, group, &copy, tags_code)?);
         Ok(())
     }
 

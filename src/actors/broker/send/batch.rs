@@ -10,7 +10,7 @@ use crate::actors::broker::service::{QueueCache, QueueHandles, ReplyTo};
 use crate::actors::broker::shared::{Settings, Shared};
 use crate::broker::admin::statistics::TopicCounters;
 use crate::broker::flow::Permit;
-use crate::broker::send::RetryFacts;
+use crate::broker::send::{RetryFacts, Target};
 use crate::broker::topics::TopicView;
 use crate::broker::BrokerError;
 use crate::env::Millis;
@@ -140,6 +140,9 @@ impl SendBatch {
         let (target, queue_id) = plan.target.place();
         let QueueHandles { queue, counters } =
             queues.get(shared, target, queue_id as u32).map_err(|error| store_failure(&error))?;
+        if plan.target == Target::Half {
+            shared.half_messages.check_room(queue.max(), settings.config.half_messages_max)?;
+        }
         let record = NewRecord {
             topic: target,
             queue_id,

@@ -161,8 +161,10 @@ fn gather(
     let Some(topic) = connection.topics.get(&shared.topic_directory, request.topic) else {
         return Ok(Taken::NeedsTopic);
     };
+    // Whoever runs a local transaction believes that its half message is safe.
     let hasty = shared.store.flush_mode() == FlushMode::Sync
-        && properties::find(incoming.properties, properties::WAIT) == Some("false");
+        && properties::find(incoming.properties, properties::WAIT) == Some("false")
+        && properties::find(incoming.properties, properties::TRANSACTION_PREPARED).is_none();
     let sends = if hasty { &mut connection.sends.hasty } else { &mut connection.sends.waiting };
     if sends.answers.capacity() == 0 {
         *sends = SendBatch::reused();

@@ -1,0 +1,173 @@
+use super::*;
+use crate::env::{Canaries, Millis};
+use crate::proto::{PhysicalOffset, QueueOffset};
+
+const START: Progress = Progress { half: QueueOffset(0), op: QueueOffset(0) };
+const RULES: CheckRules = CheckRules { timeout_ms: 6_000, checks_max: 15, age_max_ms: 72 * 3_600_000 };
+
+fn ledger() -> HalfLedger {
+    HalfLedger::new(START, Canaries::default())
+}
+
+fn id(key: &str) -> TransactionId {
+    TransactionId { group: "pg".into(), key: key.into() }
+}
+
+fn place(offset: u64) -> HalfPlace {
+    HalfPlace { offset: QueueOffset(offset), position: PhysicalOffset(offset * 1_000) }
+}
+
+fn half(key: &str, offset: u64, since: i64) -> Half {
+    Half { id: id(key), place: place(offset), first: None, checks: 0, immunity_ms: None, since: Millis(since) }
+}
+
+fn end(key: &str, offset: u64) -> End {
+    End { id: id(key), offset: QueueOffset(offset), from_check: false }
+}
+
+fn asked(ledger: &HalfLedger, now: i64) -> Vec<(u64, DueKind)> {
+    let due = ledger.due(QueueOffset(0)..ledger.next(), 100, &RULES, Millis(now));
+    due.iter().map(|due| (due.half.0, due.kind)).collect()
+}
+
+/// TXN-1: a half message of exactly the immunity time was neither asked about nor kept.
+#[test]
+fn txn_1_one_of_exactly_the_age_is_asked_about_once_in_a_round() {
+    let mut ledger = ledger();
+    for (offset, since) in [(0, 1), (1, 0), (2, -1)] {
+        ledger.on_half(half(&offset.to_string(), offset, since));
+    }
+    assert_eq!(asked(&ledger, 6_000), [(1, DueKind::Ask), (2, DueKind::Ask)]);
+    let to = ledger.next();
+    ledger.on_put_again(QueueOffset(1), place(3), true);
+    let left = ledger.due(QueueOffset(2)..to, 100, &RULES, Millis(6_000));
+    assert_eq!(left.len(), 1, "what was put again lies behind the round");
+    assert_eq!(asked(&ledger, 6_001).len(), 3, "none is passed over in the next round");
+}
+
+/// TXN-2: committed transactions were asked about again and again.
+#[test]
+fn txn_2_nobody_is_asked_about_what_has_ended_and_progress_reaches_the_end() {
+    let mut ledger = ledger();
+    for offset in 0..100 {
+        ledger.on_half(half(&offset.to_string(), offset, 0));
+        ledger.on_ended(QueueOffset(offset), Decision::Commit, QueueOffset(offset));
+    }
+    assert_eq!(asked(&ledger, 1_000_000), []);
+    assert_eq!(ledger.progress(), Progress { half: QueueOffset(100), op: QueueOffset(100) });
+}
+
+/// TXN-3: reading the op queue one past its end moved its offset.
+#[test]
+fn txn_3_progress_of_the_op_queue_counts_ops() {
+    let mut ledger = ledger();
+    assert_eq!(ledger.progress().op, QueueOffset(0));
+    ledger.on_half(half("a", 0, 0));
+    assert_eq!(ledger.progress().op, QueueOffset(0));
+    ledger.on_ended(QueueOffset(0), Decision::Rollback, QueueOffset(0));
+    assert_eq!(ledger.progress().op, QueueOffset(1));
+}
+
+/// TXN-4: the answer to a question said rollback, the slow local transaction commit: the message was delivered.
+#[test]
+fn txn_4_the_first_decision_stands_and_later_ones_are_told_which() {
+    let mut ledger = ledger();
+    ledger.on_half(half("a", 0, 0));
+    ledger.on_put_again(QueueOffset(0), place(1), true);
+    let answer = End { from_check: true, ..end("a", 1) };
+    assert_eq!(ledger.on_end(&answer, Millis(60_000)), Verdict::Decide(QueueOffset(1)));
+    assert_eq!(ledger.op_of(QueueOffset(1)), [0, 1].map(QueueOffset));
+    ledger.on_ended(QueueOffset(1), Decision::Rollback, QueueOffset(0));
+    for late in [end("a", 0), answer] {
+        assert_eq!(ledger.on_end(&late, Millis(65_000)), Verdict::Ended(Some(Decision::Rollback)));
+    }
+    assert_eq!(ledger.on_end(&end("b", 0), Millis(0)), Verdict::Ended(None), "forgotten");
+    assert_eq!(ledger.on_end(&end("a", 2), Millis(0)), Verdict::Unknown, "not read yet");
+}
+
+#[test]
+fn the_op_queue_is_needed_from_the_oldest_op_that_says_something_about_an_open_half() {
+    let mut ledger = ledger();
+    (0..4).for_each(|offset| ledger.on_half(half(&offset.to_string(), offset, 0)));
+    for (op, ended) in [2, 0, 3].into_iter().enumerate() {
+        ledger.on_ended(QueueOffset(ended), Decision::Commit, QueueOffset(op as u64));
+    }
+    assert_eq!(ledger.progress(), Progress { half: QueueOffset(1), op: QueueOffset(0) });
+    ledger.on_put_again(QueueOffset(1), place(4), true);
+    assert_eq!(ledger.progress(), Progress { half: QueueOffset(4), op: QueueOffset(3) });
+}
+
+#[test]
+fn a_producer_that_wants_time_is_not_asked_before_and_decides_alone_only_in_it() {
+    let mut ledger = ledger();
+    ledger.on_half(Half { immunity_ms: Some(20_000), ..half("a", 0, 0) });
+    assert_eq!(asked(&ledger, 19_999), []);
+    assert_eq!(asked(&ledger, 20_000), [(0, DueKind::Ask)]);
+    assert_eq!(ledger.on_end(&end("a", 0), Millis(20_000)), Verdict::Decide(QueueOffset(0)));
+    assert_eq!(ledger.on_end(&end("a", 0), Millis(20_001)), Verdict::Immune);
+    let answer = End { from_check: true, ..end("a", 0) };
+    assert_eq!(ledger.on_end(&answer, Millis(20_001)), Verdict::Decide(QueueOffset(0)));
+}
+
+/// Race T13: a long immunity time used up the questions. TXN-6: one that nobody heard counted.
+#[test]
+fn only_questions_that_were_asked_count() {
+    let mut ledger = ledger();
+    ledger.on_half(half("a", 0, 0));
+    for offset in 1..=15 {
+        assert_eq!(asked(&ledger, 6_000 + offset as i64 * 30_000), [(offset - 1, DueKind::Ask)]);
+        ledger.on_put_again(QueueOffset(offset - 1), place(offset), true);
+    }
+    assert_eq!(asked(&ledger, 1_000_000), [(15, DueKind::GiveUp)]);
+    ledger.on_not_asked(QueueOffset(15));
+    assert_eq!((ledger.checks_of(QueueOffset(15)), asked(&ledger, 1_000_000)), (14, vec![(15, DueKind::Ask)]));
+    assert_eq!(ledger.first_of(QueueOffset(15)), QueueOffset(0));
+}
+
+#[test]
+fn what_is_about_to_expire_is_given_up_although_nobody_was_there_to_ask() {
+    let mut ledger = ledger();
+    ledger.on_half(half("a", 0, 0));
+    ledger.on_half(Half { immunity_ms: Some(u64::MAX), ..half("b", 1, 0) });
+    let due = asked(&ledger, 72 * 3_600_000);
+    assert_eq!(due, [(0, DueKind::GiveUp), (1, DueKind::GiveUp)]);
+}
+
+/// Race T11 on one broker: the answer to a half message was lost, and its client sent it again.
+#[test]
+fn a_retried_half_message_is_the_same_transaction_while_that_is_open() {
+    let mut ledger = ledger();
+    ledger.on_half(half("a", 0, 0));
+    ledger.on_half(half("a", 1, 500));
+    assert_eq!(ledger.on_end(&end("a", 0), Millis(0)), Verdict::Decide(QueueOffset(1)));
+    ledger.on_ended(QueueOffset(1), Decision::Commit, QueueOffset(0));
+    assert_eq!(ledger.open(), 0);
+    ledger.on_half(half("a", 2, 900));
+    assert_eq!(ledger.on_end(&end("a", 2), Millis(0)), Verdict::Decide(QueueOffset(2)), "sent again on purpose");
+    assert_eq!(ledger.on_end(&end("a", 0), Millis(0)), Verdict::Ended(Some(Decision::Commit)), "an old end");
+}
+
+#[test]
+fn a_commit_whose_op_was_lost_is_found_by_its_place_behind_the_half() {
+    let mut ledger = ledger();
+    ledger.on_half(half("a", 0, 0));
+    ledger.on_half(half("b", 1, 0));
+    assert!(!ledger.on_committed_before(&id("b"), PhysicalOffset(900)), "one of an earlier transaction");
+    assert!(ledger.on_committed_before(&id("b"), PhysicalOffset(1_900)));
+    assert_eq!(ledger.on_end(&end("b", 1), Millis(0)), Verdict::Ended(Some(Decision::Commit)));
+    assert_eq!(ledger.owed(), [QueueOffset(1)]);
+    ledger.on_ended(QueueOffset(0), Decision::Commit, QueueOffset(0));
+    assert_eq!(ledger.progress().half, QueueOffset(1), "until its op is there");
+    ledger.on_paid(QueueOffset(1), &[QueueOffset(1)]);
+    assert_eq!(ledger.progress(), Progress { half: QueueOffset(2), op: QueueOffset(2) });
+}
+
+/// However often a half message is sent under one id, its op stays short.
+#[test]
+fn halves_of_one_transaction_are_bounded() {
+    let mut ledger = ledger();
+    (0..1_000).for_each(|offset| ledger.on_half(half("a", offset, 0)));
+    assert!(ledger.open() <= 64 && ledger.op_of(QueueOffset(999)).len() <= 64);
+    ledger.on_ended(QueueOffset(999), Decision::Rollback, QueueOffset(0));
+    assert_eq!((ledger.open(), ledger.progress().half), (0, QueueOffset(1_000)));
+}
