@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use super::ledger::TransactionId;
 use crate::proto::QueueOffset;
@@ -33,14 +34,15 @@ impl fmt::Display for Decision {
 /// The last decisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ended {
-    decisions: BTreeMap<TransactionId, (Decision, QueueOffset)>,
+    /// The decision, and from which to which half the transaction reached: an id may be used again.
+    decisions: BTreeMap<TransactionId, (Decision, RangeInclusive<QueueOffset>)>,
     order: VecDeque<TransactionId>,
 }
 
 impl Ended {
-    /// A transaction has ended; `newest` is its last half.
-    pub(super) fn remember(&mut self, id: TransactionId, decision: Decision, newest: QueueOffset) {
-        if self.decisions.insert(id.clone(), (decision, newest)).is_some() {
+    /// A transaction has ended, with halves in this range.
+    pub(super) fn remember(&mut self, id: TransactionId, decision: Decision, halves: RangeInclusive<QueueOffset>) {
+        if self.decisions.insert(id.clone(), (decision, halves)).is_some() {
             // One that was sent again under its old id.
             self.order.retain(|known| *known != id);
         }
@@ -54,6 +56,6 @@ impl Ended {
 
     /// What was decided about the transaction that half `offset` belongs to, if that is remembered.
     pub(super) fn decision(&self, id: &TransactionId, offset: QueueOffset) -> Option<Decision> {
-        self.decisions.get(id).filter(|(_, newest)| offset <= *newest).map(|(decision, _)| *decision)
+        self.decisions.get(id).filter(|(_, halves)| halves.contains(&offset)).map(|(decision, _)| *decision)
     }
 }

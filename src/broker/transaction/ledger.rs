@@ -218,7 +218,7 @@ impl HalfLedger {
     /// A decision is stored, and with it `op`, which names the halves of [`HalfLedger::op_of`].
     pub fn on_ended(&mut self, half: QueueOffset, decision: Decision, op: QueueOffset) {
         if let Some(open) = self.remove(half) {
-            self.ended.remember(open.id, decision, half);
+            self.ended.remember(open.id, decision, open.first..=half);
         }
         self.on_op_stored(op, half);
     }
@@ -279,7 +279,7 @@ impl HalfLedger {
         }
         let Some(open) = self.remove(half) else { return false };
         self.owed.extend(&open.halves);
-        self.ended.remember(open.id, Decision::Commit, half);
+        self.ended.remember(open.id, Decision::Commit, open.first..=half);
         true
     }
 
