@@ -50,6 +50,14 @@ pub enum Event {
     Refused(Message),
     /// It was told nothing, or something that leaves it open.
     Unknown(Message),
+    /// It was told that the half message is stored.
+    Prepared(Message),
+    /// It begins to tell the broker that a transaction is committed, or rolled back.
+    Deciding(Message, bool),
+    /// It was told that this is done.
+    Decided(Message, bool),
+    /// The message lay in the topic for transactions that were given up when all faults had ended.
+    KeptAside(Message),
     /// A consumer of the group got a message.
     Consumed(Arc<str>, Message, Place),
     /// A consumer of the group handed a message back, to get it again later, and was told that this is done.
@@ -124,6 +132,14 @@ impl History {
                 self.trace.note(client, "scheduled", &[*message, delay.as_millis() as u64], "");
             }
             Event::Unknown(message) => self.trace.note(client, "unknown", &[*message], ""),
+            Event::Prepared(message) => self.trace.note(client, "prepared", &[*message], ""),
+            Event::Deciding(message, commit) => {
+                self.trace.note(client, "deciding", &[*message, u64::from(*commit)], "");
+            }
+            Event::Decided(message, commit) => {
+                self.trace.note(client, "decided", &[*message, u64::from(*commit)], "");
+            }
+            Event::KeptAside(message) => self.trace.note(client, "kept aside", &[*message], ""),
             Event::HandedBack(_, message) => self.trace.note(client, "handed back", &[*message], ""),
             Event::Acknowledged(message, place) => self.note_place(client, "acknowledged", *message, place),
             Event::Consumed(_, message, place) => self.note_place(client, "consumed", *message, place),

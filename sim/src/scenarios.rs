@@ -38,6 +38,10 @@ mod stalls;
 pub(crate) mod store_crash;
 #[path = "../scenarios/swarm.rs"]
 mod swarm;
+#[path = "../scenarios/transaction_support.rs"]
+mod transaction_support;
+#[path = "../scenarios/transactions.rs"]
+mod transactions;
 
 /// How a run ends.
 pub type Verdict = Result<(), Violation>;
@@ -111,6 +115,9 @@ pub const ALL: &[Scenario] = &[
     client_edges::LOCK_LOST,
     client_edges::STALE_ROUTES,
     client_edges::LATE_ANSWERS,
+    transactions::TRANSACTIONS,
+    transactions::ASYNC,
+    transactions::GROUP_GONE,
     swarm::NETWORK,
     swarm::SYNC,
     swarm::EVERYTHING,

@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::gather::Gathering;
 use super::{Choices, Inner, Producer};
+use crate::client::members::Checker;
 use crate::client::{Client, Error};
 use crate::proto::message::names::validate_group;
 
@@ -113,9 +114,13 @@ impl ProducerBuilder {
     /// # Errors
     /// [`Error::Invalid`] for an illegal group name, or if this client has a producer of the group already.
     pub fn start(self) -> Result<Producer, Error> {
+        self.join(None)
+    }
+
+    pub(super) fn join(self, checker: Option<Checker>) -> Result<Producer, Error> {
         validate_group(&self.group).map_err(|error| Error::Invalid(error.to_string()))?;
         let client = Arc::clone(&self.client.shared);
-        client.join_producers(&self.group)?;
+        client.join_producers(&self.group, checker)?;
         let gathering = Gathering::new(self.settings.auto_batch.unwrap_or_default().bytes.min(self.settings.body_max));
         Ok(Producer {
             inner: Arc::new(Inner {

@@ -240,7 +240,7 @@ impl State {
             offset_msg_id: Some(ids::offset_message_id(half.store_host(), half.physical_offset()).into()),
             broker_name: Some(settings.config.broker_name.as_str().into()),
         };
-        Some(Command::request(request::CHECK_TRANSACTION_STATE).with_ext(&header).with_body(body))
+        Some(Command::request(request::CHECK_TRANSACTION_STATE).with_ext(&header).with_body(body).oneway())
     }
 
     /// Asks one of the producers, any: the next one if one takes no more requests (TXN-6).
