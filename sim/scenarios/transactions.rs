@@ -11,6 +11,7 @@ use super::transaction_support::{find_given_up, Database, Habits, Seller};
 use crate::checkers::{transactions_as_decided, Promises};
 use crate::cluster::Cluster;
 use crate::draft::Draft;
+use crate::history::{Event, Timed};
 use crate::plan::Plan;
 use crate::random::Stream;
 use crate::scenarios::{Scenario, Verdict};
@@ -20,6 +21,8 @@ use crate::world::World;
 const INTERVAL_MS: u64 = 2_000;
 const TIMEOUT_MS: u64 = 1_500;
 const CHECKS_MAX: u64 = 8;
+/// Longer than any producer pauses.
+const QUIET: Duration = Duration::from_secs(6);
 
 /// All races of decisions, questions, and deaths.
 pub const TRANSACTIONS: Scenario = Scenario {
@@ -81,9 +84,22 @@ async fn play(world: World, plan: Arc<Plan>) -> Verdict {
         harm(&world, &cluster, &sellers, &mut random).await;
     }
     world.network().heal();
+    sold(&world).await;
     world.sleep(settled()).await;
     let promises = Promises { may_lose: !plan.is_sync_flush(), all_heard: false };
     judge(&world, &cluster, &mut member, promises).await
+}
+
+/// Waits until nobody sends any more.
+async fn sold(world: &World) {
+    let sending = |event: &Timed| matches!(event.1, Event::Sending(_));
+    loop {
+        let last = world.history().timed().iter().rfind(|event| sending(event)).map_or(Duration::ZERO, |event| event.0);
+        if world.now() > last + QUIET {
+            return;
+        }
+        world.sleep(QUIET).await;
+    }
 }
 
 /// One thing goes wrong.

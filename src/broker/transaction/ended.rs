@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use super::ledger::TransactionId;
-use crate::proto::QueueOffset;
+use crate::proto::{PhysicalOffset, QueueOffset};
 
 /// Ended transactions that are remembered with their decision. Of older ones it is known that they have ended.
 const REMEMBERED_MAX: usize = 10_000;
@@ -34,15 +34,29 @@ impl fmt::Display for Decision {
 /// The last decisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ended {
-    /// The decision, and from which to which half the transaction reached: an id may be used again.
-    decisions: BTreeMap<TransactionId, (Decision, RangeInclusive<QueueOffset>)>,
+    decisions: BTreeMap<TransactionId, End>,
     order: VecDeque<TransactionId>,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct End {
+    decision: Decision,
+    /// From which to which half the transaction reached: an id may be used again.
+    halves: RangeInclusive<QueueOffset>,
+    /// Where the record lies that ended it.
+    position: PhysicalOffset,
+}
+
 impl Ended {
-    /// A transaction has ended, with halves in this range.
-    pub(super) fn remember(&mut self, id: TransactionId, decision: Decision, halves: RangeInclusive<QueueOffset>) {
-        if self.decisions.insert(id.clone(), (decision, halves)).is_some() {
+    /// A transaction has ended, with halves in this range, by the record at `position`.
+    pub(super) fn remember(
+        &mut self,
+        id: TransactionId,
+        decision: Decision,
+        halves: RangeInclusive<QueueOffset>,
+        position: PhysicalOffset,
+    ) {
+        if self.decisions.insert(id.clone(), End { decision, halves, position }).is_some() {
             // One that was sent again under its old id.
             self.order.retain(|known| *known != id);
         }
@@ -56,6 +70,11 @@ impl Ended {
 
     /// What was decided about the transaction that half `offset` belongs to, if that is remembered.
     pub(super) fn decision(&self, id: &TransactionId, offset: QueueOffset) -> Option<Decision> {
-        self.decisions.get(id).filter(|(_, halves)| halves.contains(&offset)).map(|(decision, _)| *decision)
+        self.decisions.get(id).filter(|end| end.halves.contains(&offset)).map(|end| end.decision)
+    }
+
+    /// If a half at `position` lies before the end of the transaction: the last half that its op names.
+    pub(super) fn reaches(&self, id: &TransactionId, position: PhysicalOffset) -> Option<QueueOffset> {
+        self.decisions.get(id).filter(|end| position < end.position).map(|end| *end.halves.end())
     }
 }

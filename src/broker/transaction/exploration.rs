@@ -23,9 +23,10 @@ enum Event {
         decision: Decision,
         newest: bool,
     },
-    /// A round of questions; somebody of the group is there or not.
+    /// A round of questions; somebody of the group is there or not. The message may be sent while it is under way.
     Round {
         heard: bool,
+        sent: bool,
     },
     /// The next write is refused.
     Refuse,
@@ -37,14 +38,15 @@ enum Event {
     },
 }
 
-const EVENTS: [Event; 12] = [
+const EVENTS: [Event; 13] = [
     Event::Send,
     Event::End { decision: Decision::Commit, newest: false },
     Event::End { decision: Decision::Rollback, newest: false },
     Event::End { decision: Decision::Commit, newest: true },
     Event::End { decision: Decision::Rollback, newest: true },
-    Event::Round { heard: true },
-    Event::Round { heard: false },
+    Event::Round { heard: true, sent: false },
+    Event::Round { heard: true, sent: true },
+    Event::Round { heard: false, sent: false },
     Event::Refuse,
     Event::Save,
     Event::Crash { lost: 0 },
@@ -75,7 +77,7 @@ fn id() -> TransactionId {
 }
 
 fn half(offset: u64, position: usize, first: Option<QueueOffset>, checks: u32) -> Half {
-    let place = HalfPlace { offset: QueueOffset(offset), position: PhysicalOffset(position as u64) };
+    let place = Place { offset: QueueOffset(offset), position: PhysicalOffset(position as u64) };
     Half { id: id(), place, first, checks, immunity_ms: None, since: Millis(0) }
 }
 
@@ -117,13 +119,26 @@ impl World {
         true
     }
 
+    /// Number `offset` of its queue, which is the last record.
+    fn last(&self, offset: u64) -> Place {
+        Place { offset: QueueOffset(offset), position: PhysicalOffset(self.log.len() as u64 - 1) }
+    }
+
+    /// Writes the ops that are owed.
+    fn pay(&mut self) {
+        let (named, number) = (self.ledger.owed(), self.next_op());
+        if !named.is_empty() && self.write(vec![Record::Op { offset: number, named: named.clone() }]) {
+            self.ledger.on_paid(QueueOffset(number), &named);
+        }
+    }
+
     /// What happens next; `None` if nothing can.
     fn after(&self, event: Event) -> Option<World> {
         let mut world = self.clone();
         match event {
             Event::Send => world.send().then_some(())?,
             Event::End { decision, newest } => world.end(decision, newest)?,
-            Event::Round { heard } => world.round(heard),
+            Event::Round { heard, sent } => world.round(heard, sent),
             Event::Refuse => world.refusing = true,
             Event::Save => {
                 world.on_disk = world.log.len();
@@ -141,17 +156,28 @@ impl World {
         }
         let newest = self.halves().next_back().map_or(0, |half| half.2);
         let transaction = newest + usize::from(self.has_ended(newest));
-        let (offset, position) = (self.halves().count() as u64, self.log.len());
-        if self.write(vec![Record::Half { transaction, offset, first: None, checks: 0 }]) {
-            self.ledger.on_half(half(offset, position, None, 0));
-        }
+        let offset = self.halves().count() as u64;
+        self.write(vec![Record::Half { transaction, offset, first: None, checks: 0 }]);
         true
+    }
+
+    /// Reads what came into the half queue since.
+    fn follow(&mut self) {
+        for (position, record) in self.log.iter().enumerate() {
+            if let Record::Half { offset, first, checks, .. } = record {
+                if *offset >= self.ledger.next().0 {
+                    self.ledger.on_half(half(*offset, position, *first, *checks));
+                }
+            }
+        }
+        self.ledger.on_read_to(QueueOffset(self.halves().count() as u64));
     }
 
     fn end(&mut self, decision: Decision, newest: bool) -> Option<()> {
         let named = if newest { self.halves().next_back() } else { self.halves().next() };
         let (_, offset, transaction) = named?;
         let offset = QueueOffset(offset);
+        self.follow();
         match self.ledger.on_end(&End { id: id(), offset, from_check: newest }, NOW) {
             Verdict::Decide(half) => {
                 assert!(!self.has_ended(transaction), "a transaction that has ended is decided again");
@@ -159,7 +185,7 @@ impl World {
                 let number = self.next_op();
                 let committed = (decision == Decision::Commit).then_some(Record::Committed { transaction });
                 if self.write(committed.into_iter().chain([op]).collect()) {
-                    self.ledger.on_ended(half, decision, QueueOffset(number));
+                    self.ledger.on_ended(half, decision, self.last(number));
                 }
             }
             Verdict::Ended(stands) => self.check_ended(transaction, stands),
@@ -184,7 +210,12 @@ impl World {
         }
     }
 
-    fn round(&mut self, heard: bool) {
+    fn round(&mut self, heard: bool, sent: bool) {
+        self.follow();
+        self.pay();
+        if sent {
+            self.send();
+        }
         for due in self.ledger.due(QueueOffset(0)..self.ledger.next(), 100, &RULES, NOW) {
             let transaction = self.halves().find(|half| half.1 == due.half.0).map_or(0, |half| half.2);
             assert!(!self.has_ended(transaction), "somebody is asked about a transaction that has ended");
@@ -193,7 +224,7 @@ impl World {
                     let number = self.next_op();
                     let op = Record::Op { offset: number, named: self.ledger.op_of(due.half).to_vec() };
                     if self.write(vec![Record::GivenUp { transaction }, op]) {
-                        self.ledger.on_ended(due.half, Decision::GivenUp, QueueOffset(number));
+                        self.ledger.on_ended(due.half, Decision::GivenUp, self.last(number));
                     }
                 }
                 DueKind::Ask if heard => {
@@ -202,7 +233,7 @@ impl World {
                     let checks = self.ledger.checks_of(due.half) + 1;
                     if self.write(vec![Record::Half { transaction, offset, first, checks }]) {
                         let position = PhysicalOffset(position as u64);
-                        self.ledger.on_put_again(due.half, HalfPlace { offset: QueueOffset(offset), position }, true);
+                        self.ledger.on_put_again(due.half, Place { offset: QueueOffset(offset), position }, true);
                     }
                 }
                 DueKind::Ask => {}
@@ -231,10 +262,8 @@ impl World {
             ledger.on_committed_before(&id(), PhysicalOffset(self.log.len() as u64 - 1));
         }
         self.ledger = ledger;
-        let (named, number) = (self.ledger.owed(), self.next_op());
-        if !named.is_empty() && self.write(vec![Record::Op { offset: number, named: named.clone() }]) {
-            self.ledger.on_paid(QueueOffset(number), &named);
-        }
+        self.follow();
+        self.pay();
         Some(())
     }
 
@@ -257,9 +286,11 @@ impl World {
                 assert!(!op_lost || commits <= 1);
             }
         }
+        let mut read = self.clone();
+        read.follow();
         let newest = self.halves().next_back().map(|half| half.2);
         let open = newest.is_some_and(|newest| !self.has_ended(newest));
-        assert_eq!(self.ledger.is_open(&id()), open, "the account and the log disagree");
+        assert_eq!(read.ledger.is_open(&id()), open, "the account and the log disagree");
         let mut ledger = self.ledger.clone();
         let progress = ledger.progress();
         if let Some(newest) = newest.filter(|_| open) {

@@ -21,10 +21,10 @@ pub struct TransactionId {
     pub key: Box<str>,
 }
 
-/// Where a half message is.
+/// Where a half message is, or an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HalfPlace {
-    /// Its number in the half queue.
+pub struct Place {
+    /// Its number in its queue.
     pub offset: QueueOffset,
     /// Where its record lies.
     pub position: PhysicalOffset,
@@ -36,7 +36,7 @@ pub struct Half {
     /// Its transaction.
     pub id: TransactionId,
     /// Where it is.
-    pub place: HalfPlace,
+    pub place: Place,
     /// The first half of its transaction, if it was put again.
     pub first: Option<QueueOffset>,
     /// How often its producer was asked.
@@ -120,11 +120,16 @@ pub struct HalfLedger {
     halves: BTreeMap<QueueOffset, QueueOffset>,
     /// The half to be read next.
     next: QueueOffset,
+    /// Halves that were put again and are still to be read.
+    ahead: BTreeSet<QueueOffset>,
     /// Ops that may still be needed, each with the last half that it names.
     ops: VecDeque<(QueueOffset, QueueOffset)>,
+    /// So many of the last ops may lie behind halves of their transactions that are still to be read.
+    unread: usize,
     op_next: QueueOffset,
-    /// Halves of ended transactions that no op names yet.
-    owed: BTreeSet<QueueOffset>,
+    /// Halves of ended transactions that no op names yet, each with the half that shows until then to which transaction it
+    /// belongs.
+    owed: BTreeMap<QueueOffset, QueueOffset>,
     ended: Ended,
     canaries: Canaries,
 }
@@ -158,24 +163,33 @@ impl HalfLedger {
         self.halves.len()
     }
 
-    /// Halves below `to` are gone, or cannot be read: nobody can decide about them any more.
-    pub fn skip_to(&mut self, to: QueueOffset) {
+    /// The half queue was read up to `to`. Halves before it that were not handed in cannot be read: nobody can decide about
+    /// them any more.
+    pub fn on_read_to(&mut self, to: QueueOffset) {
         self.next = self.next.max(to);
+        self.ahead = self.ahead.split_off(&self.next);
+        self.unread = 0;
     }
 
     /// The next half of the queue was read. One of a transaction that is open already, a retried send or one that was put
-    /// again, stands for it from now on.
+    /// again, stands for it from now on. One that lies before the end of its transaction has ended with it.
     pub fn on_half(&mut self, half: Half) {
         let Half { id, place, first, checks, immunity_ms, since } = half;
         self.next = self.next.max(QueueOffset(place.offset.0 + 1));
+        if self.ahead.remove(&place.offset) {
+            return;
+        }
         let known = self.ids.get(&id).copied().filter(|_| !self.canaries.has(Canary::HalvesApart));
-        let mut open = match known.and_then(|known| self.open.remove(&known)) {
-            Some(open) => open,
-            None => {
-                let first = first.unwrap_or(place.offset).min(place.offset);
-                Open { id: id.clone(), first, halves: Vec::new(), position: place.position, immunity_ms, checks, since }
-            }
-        };
+        if let (None, Some(shows)) = (known, self.ended.reaches(&id, place.position)) {
+            self.owed.insert(place.offset, shows);
+            return;
+        }
+        let open = known.and_then(|known| self.open.remove(&known));
+        let mut open = open.unwrap_or_else(|| {
+            let first = first.unwrap_or(place.offset).min(place.offset);
+            let (halves, position) = (Vec::new(), place.position);
+            Open { id, first, halves, position, immunity_ms, checks, since }
+        });
         open.checks = open.checks.max(checks);
         self.stand(open, place);
     }
@@ -216,16 +230,17 @@ impl HalfLedger {
     }
 
     /// A decision is stored, and with it `op`, which names the halves of [`HalfLedger::op_of`].
-    pub fn on_ended(&mut self, half: QueueOffset, decision: Decision, op: QueueOffset) {
+    pub fn on_ended(&mut self, half: QueueOffset, decision: Decision, op: Place) {
         if let Some(open) = self.remove(half) {
-            self.ended.remember(open.id, decision, open.first..=half);
+            self.ended.remember(open.id, decision, open.first..=half, op.position);
         }
-        self.on_op_stored(op, half);
+        self.on_op_stored(op.offset, half);
     }
 
-    /// A transaction was put again: the half at `place` stands for it. `asked`: because its producer is asked.
-    pub fn on_put_again(&mut self, half: QueueOffset, place: HalfPlace, asked: bool) {
-        self.next = self.next.max(QueueOffset(place.offset.0 + 1));
+    /// A transaction was put again: the half at `place` stands for it. `asked`: because its producer is asked. Halves that
+    /// were sent meanwhile may lie before it, and are still to be read.
+    pub fn on_put_again(&mut self, half: QueueOffset, place: Place, asked: bool) {
+        self.ahead.insert(place.offset);
         let Some(mut open) = self.open.remove(&half) else { return };
         open.checks = open.checks.saturating_add(u32::from(asked));
         self.stand(open, place);
@@ -278,14 +293,14 @@ impl HalfLedger {
             return false;
         }
         let Some(open) = self.remove(half) else { return false };
-        self.owed.extend(&open.halves);
-        self.ended.remember(open.id, Decision::Commit, open.first..=half);
+        self.owed.extend(open.halves.iter().map(|half| (*half, *half)));
+        self.ended.remember(open.id, Decision::Commit, open.first..=half, position);
         true
     }
 
     /// Halves that an op is still to name.
     pub fn owed(&self) -> Vec<QueueOffset> {
-        self.owed.iter().copied().collect()
+        self.owed.keys().copied().collect()
     }
 
     /// An op that names halves which were owed is stored.
@@ -299,8 +314,9 @@ impl HalfLedger {
     /// How far both queues are done with.
     pub fn progress(&mut self) -> Progress {
         let open = self.open.first_key_value().map(|(half, _)| *half);
-        let owed = self.owed.first().copied();
-        let half = [open, owed].into_iter().flatten().min().unwrap_or(self.next);
+        let owed = self.owed.values().copied();
+        let unread = self.ops.iter().rev().take(self.unread).map(|(_, last)| *last);
+        let half = open.into_iter().chain(owed).chain(unread).fold(self.next, QueueOffset::min);
         while self.ops.front().is_some_and(|(_, last)| *last < half) {
             self.ops.pop_front();
         }
@@ -308,8 +324,8 @@ impl HalfLedger {
     }
 
     /// The halves that stand for open transactions.
-    pub fn standing(&self) -> impl Iterator<Item = HalfPlace> + use<'_> {
-        self.open.iter().map(|(half, open)| HalfPlace { offset: *half, position: open.position })
+    pub fn standing(&self) -> impl Iterator<Item = Place> + use<'_> {
+        self.open.iter().map(|(half, open)| Place { offset: *half, position: open.position })
     }
 
     /// The transaction that a half stands for.
@@ -325,17 +341,22 @@ impl HalfLedger {
     fn on_op_stored(&mut self, op: QueueOffset, last: QueueOffset) {
         self.op_next = self.op_next.max(QueueOffset(op.0 + 1));
         self.ops.push_back((op, last));
+        self.unread += 1;
     }
 
-    /// The half at `place` stands for a transaction from now on.
-    fn stand(&mut self, mut open: Open, place: HalfPlace) {
-        let HalfPlace { offset: half, position } = place;
+    /// The half at `place` stands for a transaction from now on, unless a newer one does: it was put again before this one
+    /// was read.
+    fn stand(&mut self, mut open: Open, place: Place) {
         if open.halves.len() >= HALVES_NAMED_MAX {
             // A reader of the queue finds the others to be halves of the same transaction.
             self.halves.remove(&open.halves.remove(0));
         }
-        open.halves.push(half);
-        open.position = position;
+        let at = open.halves.partition_point(|known| *known < place.offset);
+        open.halves.insert(at, place.offset);
+        if at + 1 == open.halves.len() {
+            open.position = place.position;
+        }
+        let half = open.halves.last().copied().unwrap_or(place.offset);
         open.halves.iter().for_each(|known| {
             self.halves.insert(*known, half);
         });

@@ -30,7 +30,7 @@ mod tests;
 
 pub use ended::Decision;
 pub use ledger::{
-    CheckRules, Due, DueKind, End, Half, HalfLedger, HalfPlace, Progress, TransactionId, Verdict, ROLL_DISTANCE,
+    CheckRules, Due, DueKind, End, Half, HalfLedger, Place, Progress, TransactionId, Verdict, ROLL_DISTANCE,
 };
 pub use records::{
     half_of, named_by_op, op_body, put_again_edits, transaction_of, HalfError, HalfFacts, OP_PROPERTIES, OP_TAG,

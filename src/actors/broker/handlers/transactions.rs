@@ -2,7 +2,7 @@
 
 use super::{Call, Refused};
 use crate::actors::broker::transaction::TransactionRequest;
-use crate::broker::transaction::{Decision, HalfPlace};
+use crate::broker::transaction::{Decision, Place};
 use crate::broker::BrokerError;
 use crate::proto::message::{ids, sys_flag};
 use crate::proto::remoting::requests::{EndTransaction, ResumeCheckHalfMessage};
@@ -25,7 +25,7 @@ pub async fn end(call: &Call) -> Result<Response, Refused> {
     let offset = u64::try_from(header.tran_state_table_offset).map_err(|_| BrokerError::HalfOffset)?;
     let position = u64::try_from(header.commit_log_offset).map_err(|_| BrokerError::NoHalfMessage)?;
     let request = TransactionRequest::End {
-        half: HalfPlace { offset: QueueOffset(offset), position: PhysicalOffset(position) },
+        half: Place { offset: QueueOffset(offset), position: PhysicalOffset(position) },
         group: header.producer_group.into_owned(),
         id: header.transaction_id.map(Into::into),
         decision,

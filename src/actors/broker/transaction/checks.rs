@@ -7,7 +7,7 @@ use crate::actors::broker::restore::{self, Unmoved};
 use crate::actors::net::ConnectionHandle;
 use crate::broker::destination::destination;
 use crate::broker::transaction::{
-    put_again_edits, CheckRules, Decision, Due, DueKind, HalfPlace, TransactionId, ROLL_DISTANCE,
+    put_again_edits, CheckRules, Decision, Due, DueKind, Place, TransactionId, ROLL_DISTANCE,
 };
 use crate::broker::{Effect, Report};
 use crate::env::Canary;
@@ -193,13 +193,13 @@ impl State {
                 }
             };
             let half = step.due.half;
+            let place = Place { offset: stored.queue_offset, position: stored.physical };
             if step.due.kind == DueKind::GiveUp {
                 let checks = ledger.checks_of(half);
-                ledger.on_ended(half, Decision::GivenUp, stored.queue_offset);
+                ledger.on_ended(half, Decision::GivenUp, place);
                 self.shared.carry_out(vec![Effect::Report(Report::TransactionGivenUp { id: step.id.clone(), checks })]);
                 continue;
             }
-            let place = HalfPlace { offset: stored.queue_offset, position: stored.physical };
             let counts = !step.asked.is_empty() || self.shared.env.canary(Canary::UnaskedCounts);
             ledger.on_put_again(half, place, counts);
             let record = outcomes.record(step.item);

@@ -7,7 +7,7 @@ use crate::actors::broker::errors::store_failure;
 use crate::actors::broker::restore::{self, Unmoved};
 use crate::broker::admin::statistics::TopicCounters;
 use crate::broker::destination::{destination, Destination};
-use crate::broker::transaction::{half_of, transaction_of, Decision, End, HalfPlace, TransactionId, Verdict};
+use crate::broker::transaction::{half_of, transaction_of, Decision, End, Place, TransactionId, Verdict};
 use crate::broker::{BrokerError, Effect, Report};
 use crate::env::Canary;
 use crate::proto::message::properties::{self, Edit};
@@ -93,7 +93,7 @@ impl State {
 
     /// The transaction of the half message that a producer names. The checks and their order are RocketMQ's, but for the
     /// last one: after a power cut another message may lie where the producer's was.
-    fn named(&self, half: HalfPlace, group: &str, id: Option<&str>) -> Result<TransactionId, BrokerError> {
+    fn named(&self, half: Place, group: &str, id: Option<&str>) -> Result<TransactionId, BrokerError> {
         let mut bytes = Vec::new();
         let record = restore::read(&self.shared, half.position, &mut bytes).map_err(not_read)?;
         if record.topic_bytes() != system::TRANS_HALF_TOPIC.as_bytes() {
@@ -242,7 +242,7 @@ impl State {
         for (write, done) in ends.iter().zip(tell) {
             let stored = outcomes.stored(write.item);
             if let (Ok(stored), Some(ledger), Some((half, decision))) = (&stored, &mut self.ledger, write.ends) {
-                ledger.on_ended(half, decision, stored.queue_offset);
+                ledger.on_ended(half, decision, Place { offset: stored.queue_offset, position: stored.physical });
             }
             if let Some((item, counters)) = &write.committed {
                 if let Ok(stored) = outcomes.stored(*item) {

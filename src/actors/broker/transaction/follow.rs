@@ -7,7 +7,7 @@ use crate::actors::broker::restore;
 use crate::actors::broker::service::QueueCache;
 use crate::actors::broker::shared::Shared;
 use crate::broker::destination::destination;
-use crate::broker::transaction::{half_of, named_by_op, transaction_of, Half, HalfLedger, HalfPlace, Progress};
+use crate::broker::transaction::{half_of, named_by_op, transaction_of, Half, HalfLedger, Place, Progress};
 use crate::broker::{Effect, Report};
 use crate::env::{Canary, Millis};
 use crate::proto::message::{sys_flag, system};
@@ -59,7 +59,9 @@ impl State {
             let read = each_half(shared, &queue, ledger.next(), &mut skipped, &mut |read| {
                 ledger.on_half(with_age(shared, read, Some(age_max_ms)));
             });
-            ledger.skip_to(read.as_ref().copied().unwrap_or_default());
+            if let Ok(to) = &read {
+                ledger.on_read_to(*to);
+            }
             shared.carry_out(skipped);
             read.map(drop)
         });
@@ -110,8 +112,8 @@ fn loaded(shared: &Shared, queues: &mut QueueCache) -> Result<HalfLedger, StoreE
         }
         ledger.on_half(with_age(shared, read, None));
     })?;
-    ledger.skip_to(end);
     ops.iter().for_each(|op| ledger.on_op(op.offset, &op.named));
+    ledger.on_read_to(end);
     shared.carry_out(skipped);
     Ok(ledger)
 }
@@ -151,7 +153,7 @@ fn each_half(
                 lost(next, offset, "a file of the queue is missing");
             }
             next = QueueOffset(offset.0 + 1);
-            let place = HalfPlace { offset, position: entry.physical };
+            let place = Place { offset, position: entry.physical };
             match restore::read(shared, entry.physical, &mut record) {
                 Ok(view) => match half_of(&view, offset) {
                     Ok(facts) => {

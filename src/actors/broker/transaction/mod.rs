@@ -19,7 +19,7 @@ use super::service::QueueCache;
 use super::shared::Shared;
 use crate::actors::log_writer::{Appended, Durability};
 use crate::broker::offsets::Who;
-use crate::broker::transaction::{op_body, Decision, HalfLedger, HalfPlace, Progress, OP_PROPERTIES, OP_TAG};
+use crate::broker::transaction::{op_body, Decision, HalfLedger, Place, Progress, OP_PROPERTIES, OP_TAG};
 use crate::broker::BrokerError;
 use crate::env::{Canary, Millis};
 use crate::proto::message::{hash, system, NewRecord};
@@ -40,7 +40,7 @@ pub enum TransactionRequest {
     /// It is decided.
     End {
         /// The half message by which it is named.
-        half: HalfPlace,
+        half: Place,
         /// The producer group.
         group: String,
         /// The transaction's id, if the producer says it.
@@ -197,6 +197,7 @@ impl Actor for TransactionActor {
             }
             TransactionMessage::Stop { done } => {
                 state.round().await;
+                state.follow();
                 state.save_last().await;
                 state.stopped = true;
                 let _ = done.send(());
