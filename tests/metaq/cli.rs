@@ -18,6 +18,7 @@ mod looking;
 mod process;
 mod sending;
 mod tool;
+mod transactions;
 
 /// Small files, so that no test takes a gigabyte.
 const SMALL: [&str; 4] = ["--set", "mappedFileSizeCommitLog=4194304", "--set", "mappedFileSizeConsumeQueue=20000"];

@@ -8,3 +8,4 @@ mod polling;
 mod producing;
 mod scripted;
 mod support;
+mod transacting;

@@ -30,7 +30,7 @@ pub enum LocalTransaction {
 
 impl LocalTransaction {
     /// As END_TRANSACTION says it.
-    fn code(self) -> i32 {
+    pub(in crate::client) fn code(self) -> i32 {
         match self {
             LocalTransaction::Commit => sys_flag::TRANSACTION_COMMIT,
             LocalTransaction::Rollback => sys_flag::TRANSACTION_ROLLBACK,

@@ -287,3 +287,21 @@ async fn settings_refuse_half_messages() {
     client.get(Command::request(request::UPDATE_BROKER_CONFIG).with_body("rejectTransactionMessage=true")).await;
     assert_eq!(client.ask(again("K4")).await.code, 16);
 }
+
+/// TXN-7: cleaning unused topics removed the op topic.
+#[tokio::test]
+async fn txn_7_topics_of_the_system_are_not_cleaned_up() {
+    let broker = Broker::start("").await;
+    let client = broker.client().await;
+    let half = send_half(&client, "a", "K1").await;
+    assert_eq!(end(&client, &half, COMMIT).await.0, 0);
+    for topic in [HALF, OP, GIVEN_UP, "SCHEDULE_TOPIC_XXXX", "TBW102", "rmq_sys_wheel_timer"] {
+        let header = DeleteTopicInBroker { topic: topic.into() };
+        let refused = client.ask(Command::request(request::DELETE_TOPIC_IN_BROKER).with_ext(&header)).await;
+        assert_ne!(refused.code, 0, "{topic}");
+    }
+    client.get(Command::request(request::CLEAN_UNUSED_TOPIC)).await;
+    assert_eq!(bodies(&all(&client, HALF).await), ["a"]);
+    assert_eq!(bodies(&all(&client, OP).await), ["0,"]);
+    assert_eq!(end(&client, &half, ROLLBACK).await.0, 604);
+}
