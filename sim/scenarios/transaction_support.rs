@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -46,12 +47,21 @@ enum Local {
 
 /// The producers' database.
 #[derive(Clone, Default)]
-pub struct Database(Arc<Mutex<BTreeMap<u64, Local>>>);
+pub struct Database {
+    table: Arc<Mutex<BTreeMap<u64, Local>>>,
+    /// How often a broker was told a decision.
+    told: Arc<AtomicU64>,
+}
 
 impl Database {
+    /// How often a broker was told a decision.
+    pub fn told(&self) -> u64 {
+        self.told.load(Ordering::Relaxed)
+    }
+
     /// What a producer that is asked finds. What died before it was done is rolled back, for good.
     fn look(&self, world: &World, message: u64) -> i32 {
-        let mut table = self.0.lock().expect("no holder panics");
+        let mut table = self.table.lock().expect("no holder panics");
         let local = table.entry(message).or_insert(Local::Done(false));
         if let Local::Runs(node, incarnation) = *local {
             if world.is_alive(node) && world.incarnation(node) == incarnation {
@@ -68,7 +78,7 @@ impl Database {
 
     /// A local transaction ends, unless somebody rolled it back meanwhile.
     fn set(&self, message: u64, local: Local) -> Local {
-        let mut table = self.0.lock().expect("no holder panics");
+        let mut table = self.table.lock().expect("no holder panics");
         match table.get(&message) {
             Some(known @ Local::Done(_)) => *known,
             _ => {
@@ -215,6 +225,7 @@ impl Seller {
     /// Tells the broker, and waits for the answer if somebody wants to know it.
     async fn tell(&self, prepared: &Prepared, connection: &Connection, commit: bool, wait: bool) {
         let Some(handle) = connection.get() else { return };
+        self.database.told.fetch_add(1, Ordering::Relaxed);
         let decision = if commit { COMMIT } else { ROLLBACK };
         let end = end(prepared.message, (prepared.offset, prepared.position), decision, false);
         if !wait {

@@ -81,7 +81,7 @@ async fn play(world: World, plan: Arc<Plan>) -> Verdict {
     for _ in 0..random.between(4, 9) {
         let pause = *random.pick(&[300, 3_000, 12_000]);
         world.sleep(Duration::from_millis(random.below(pause))).await;
-        harm(&world, &cluster, &sellers, &mut random).await;
+        harm(&world, &cluster, (&sellers, &database), &mut random).await;
     }
     world.network().heal();
     sold(&world).await;
@@ -103,11 +103,21 @@ async fn sold(world: &World) {
 }
 
 /// One thing goes wrong.
-async fn harm(world: &World, cluster: &Cluster, sellers: &[Seller], random: &mut Stream) {
+async fn harm(world: &World, cluster: &Cluster, (sellers, database): (&[Seller], &Database), random: &mut Stream) {
     let broker = cluster.brokers[random.below(cluster.brokers.len() as u64) as usize];
     let seller = &sellers[random.below(sellers.len() as u64) as usize];
-    match random.below(5) {
-        0 | 1 => {
+    match random.below(8) {
+        // While the disk is at a decision.
+        0..=2 => {
+            let (told, limit) = (database.told(), world.now() + QUIET);
+            while database.told() == told && world.now() < limit {
+                world.sleep(Duration::from_micros(500)).await;
+            }
+            world.sleep(Duration::from_micros(random.below(12_000))).await;
+            world.power_cut(broker);
+            world.boot(broker);
+        }
+        3 | 4 => {
             if random.chance(600) {
                 world.power_cut(broker);
             } else {
@@ -116,13 +126,13 @@ async fn harm(world: &World, cluster: &Cluster, sellers: &[Seller], random: &mut
             world.sleep(Duration::from_millis(random.below(3_000))).await;
             world.boot(broker);
         }
-        2 => {
+        5 => {
             world.kill(seller.node);
             world.sleep(Duration::from_millis(random.below(6_000))).await;
             world.restart(seller.node);
             seller.run(10);
         }
-        3 => {
+        6 => {
             world.network().cut(seller.node, broker);
             world.sleep(Duration::from_millis(random.below(8_000))).await;
             world.network().heal();

@@ -13,6 +13,7 @@ const DEPTH: usize = 8;
 /// How often the message is sent: a second time is a client's retry, or a new transaction if the first one has ended.
 const SENDS_MAX: usize = 2;
 const RULES: CheckRules = CheckRules { timeout_ms: 0, checks_max: 2, age_max_ms: u64::MAX };
+const NOWHERE: PhysicalOffset = PhysicalOffset(u64::MAX);
 const NOW: Millis = Millis(1_000);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +182,7 @@ impl World {
         match self.ledger.on_end(&End { id: id(), offset, from_check: newest }, NOW) {
             Verdict::Decide(half) => {
                 assert!(!self.has_ended(transaction), "a transaction that has ended is decided again");
-                let op = Record::Op { offset: self.next_op(), named: self.ledger.op_of(half).to_vec() };
+                let op = Record::Op { offset: self.next_op(), named: self.ledger.op_of(half) };
                 let number = self.next_op();
                 let committed = (decision == Decision::Commit).then_some(Record::Committed { transaction });
                 if self.write(committed.into_iter().chain([op]).collect()) {
@@ -222,7 +223,7 @@ impl World {
             match due.kind {
                 DueKind::GiveUp => {
                     let number = self.next_op();
-                    let op = Record::Op { offset: number, named: self.ledger.op_of(due.half).to_vec() };
+                    let op = Record::Op { offset: number, named: self.ledger.op_of(due.half) };
                     if self.write(vec![Record::GivenUp { transaction }, op]) {
                         self.ledger.on_ended(due.half, Decision::GivenUp, self.last(number));
                     }
@@ -259,7 +260,7 @@ impl World {
             }
         }
         if let Some(Record::Committed { .. }) = self.log.last() {
-            ledger.on_committed_before(&id(), PhysicalOffset(self.log.len() as u64 - 1));
+            ledger.on_committed_before(Some(&id()), NOWHERE, PhysicalOffset(self.log.len() as u64 - 1));
         }
         self.ledger = ledger;
         self.follow();

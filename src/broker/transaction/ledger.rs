@@ -140,11 +140,17 @@ struct Open {
     /// The oldest half that anybody may name.
     first: QueueOffset,
     /// Those that have to be named by its op, the newest last.
-    halves: Vec<QueueOffset>,
-    position: PhysicalOffset,
+    halves: Vec<Place>,
     immunity_ms: Option<u64>,
     checks: u32,
     since: Millis,
+}
+
+impl Open {
+    /// Where the half lies that stands for it.
+    fn position(&self) -> PhysicalOffset {
+        self.halves.last().map_or(PhysicalOffset(0), |newest| newest.position)
+    }
 }
 
 impl HalfLedger {
@@ -187,8 +193,7 @@ impl HalfLedger {
         let open = known.and_then(|known| self.open.remove(&known));
         let mut open = open.unwrap_or_else(|| {
             let first = first.unwrap_or(place.offset).min(place.offset);
-            let (halves, position) = (Vec::new(), place.position);
-            Open { id, first, halves, position, immunity_ms, checks, since }
+            Open { id, first, halves: Vec::new(), immunity_ms, checks, since }
         });
         open.checks = open.checks.max(checks);
         self.stand(open, place);
@@ -215,8 +220,8 @@ impl HalfLedger {
     }
 
     /// The halves that the op of a transaction has to name.
-    pub fn op_of(&self, half: QueueOffset) -> &[QueueOffset] {
-        self.open.get(&half).map_or(&[], |open| &open.halves)
+    pub fn op_of(&self, half: QueueOffset) -> Vec<QueueOffset> {
+        self.open.get(&half).map_or(Vec::new(), |open| open.halves.iter().map(|half| half.offset).collect())
     }
 
     /// The first half of a transaction.
@@ -270,7 +275,7 @@ impl HalfLedger {
                 () if open.checks >= rules.checks_max => DueKind::GiveUp,
                 () => DueKind::Ask,
             };
-            Some(Due { half: *half, position: open.position, kind })
+            Some(Due { half: *half, position: open.position(), kind })
         };
         self.open.range(range).filter_map(due).take(limit).collect()
     }
@@ -287,13 +292,23 @@ impl HalfLedger {
 
     /// A committed message was found at the end of its queue at the start: if it is behind the half of a transaction that
     /// looks open, then it is that transaction's, and the crash has taken its op.
-    pub fn on_committed_before(&mut self, id: &TransactionId, position: PhysicalOffset) -> bool {
-        let Some(half) = self.ids.get(id).copied() else { return false };
-        if self.open.get(&half).is_none_or(|open| open.position >= position) {
+    ///
+    /// The crash may have torn its properties, which no checksum covers; then it is known by `prepared`, where it says its
+    /// half lies.
+    pub fn on_committed_before(
+        &mut self,
+        id: Option<&TransactionId>,
+        prepared: PhysicalOffset,
+        position: PhysicalOffset,
+    ) -> bool {
+        let by_half = |open: &Open| open.halves.iter().any(|half| half.position == prepared);
+        let half = id.and_then(|id| self.ids.get(id)).copied();
+        let half = half.or_else(|| self.open.iter().find(|(_, open)| by_half(open)).map(|(half, _)| *half));
+        let Some(half) = half.filter(|half| self.open.get(half).is_some_and(|open| open.position() < position)) else {
             return false;
-        }
+        };
         let Some(open) = self.remove(half) else { return false };
-        self.owed.extend(open.halves.iter().map(|half| (*half, *half)));
+        self.owed.extend(open.halves.iter().map(|half| (half.offset, half.offset)));
         self.ended.remember(open.id, Decision::Commit, open.first..=half, position);
         true
     }
@@ -325,7 +340,7 @@ impl HalfLedger {
 
     /// The halves that stand for open transactions.
     pub fn standing(&self) -> impl Iterator<Item = Place> + use<'_> {
-        self.open.iter().map(|(half, open)| Place { offset: *half, position: open.position })
+        self.open.iter().map(|(half, open)| Place { offset: *half, position: open.position() })
     }
 
     /// The transaction that a half stands for.
@@ -349,16 +364,13 @@ impl HalfLedger {
     fn stand(&mut self, mut open: Open, place: Place) {
         if open.halves.len() >= HALVES_NAMED_MAX {
             // A reader of the queue finds the others to be halves of the same transaction.
-            self.halves.remove(&open.halves.remove(0));
+            self.halves.remove(&open.halves.remove(0).offset);
         }
-        let at = open.halves.partition_point(|known| *known < place.offset);
-        open.halves.insert(at, place.offset);
-        if at + 1 == open.halves.len() {
-            open.position = place.position;
-        }
-        let half = open.halves.last().copied().unwrap_or(place.offset);
+        let at = open.halves.partition_point(|known| known.offset < place.offset);
+        open.halves.insert(at, place);
+        let half = open.halves.last().map_or(place.offset, |newest| newest.offset);
         open.halves.iter().for_each(|known| {
-            self.halves.insert(*known, half);
+            self.halves.insert(known.offset, half);
         });
         self.ids.insert(open.id.clone(), half);
         self.open.insert(half, open);
@@ -367,7 +379,7 @@ impl HalfLedger {
     fn remove(&mut self, half: QueueOffset) -> Option<Open> {
         let open = self.open.remove(&half)?;
         open.halves.iter().for_each(|known| {
-            self.halves.remove(known);
+            self.halves.remove(&known.offset);
         });
         if self.ids.get(&open.id) == Some(&half) {
             self.ids.remove(&open.id);

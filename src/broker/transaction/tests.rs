@@ -169,8 +169,11 @@ fn a_commit_whose_op_was_lost_is_found_by_its_place_behind_the_half() {
     let mut ledger = ledger();
     ledger.on_half(half("a", 0, 0));
     ledger.on_half(half("b", 1, 0));
-    assert!(!ledger.on_committed_before(&id("b"), PhysicalOffset(900)), "one of an earlier transaction");
-    assert!(ledger.on_committed_before(&id("b"), PhysicalOffset(1_900)));
+    let nowhere = PhysicalOffset(u64::MAX);
+    let earlier = ledger.on_committed_before(Some(&id("b")), nowhere, PhysicalOffset(900));
+    assert!(!earlier, "one of an earlier transaction");
+    assert!(!ledger.on_committed_before(None, PhysicalOffset(17), PhysicalOffset(1_900)), "of none that is known");
+    assert!(ledger.on_committed_before(Some(&id("b")), nowhere, PhysicalOffset(1_900)));
     assert_eq!(ledger.on_end(&end("b", 1), Millis(0)), Verdict::Ended(Some(Decision::Commit)));
     assert_eq!(ledger.owed(), [QueueOffset(1)]);
     ledger.on_ended(QueueOffset(0), Decision::Commit, op(0));
@@ -204,6 +207,17 @@ fn a_half_before_the_end_of_its_transaction_has_ended_with_it() {
     ledger.on_half(half("a", 1, 0));
     assert_eq!((ledger.open(), ledger.owed()), (0, vec![QueueOffset(1)]));
     assert_eq!(ledger.on_end(&end("a", 1), Millis(0)), Verdict::Ended(None));
+}
+
+/// The simulator found it: a power cut tore the properties of the last record, and nobody knew whose it was.
+#[test]
+fn a_torn_commit_is_found_by_its_half() {
+    let mut ledger = ledger();
+    ledger.on_half(half("a", 0, 0));
+    ledger.on_half(half("b", 1, 0));
+    put_again(&mut ledger, 0, 2);
+    assert!(ledger.on_committed_before(None, place(0).position, PhysicalOffset(2_900)));
+    assert_eq!((ledger.is_open(&id("a")), ledger.is_open(&id("b"))), (false, true));
 }
 
 /// However often a half message is sent under one id, its op stays short.

@@ -172,7 +172,7 @@ impl State {
         if !self.shared.env.canary(Canary::NoGivenUpTopic) {
             restore::push(&self.shared, &mut self.queues, batch, group, &copy, tags_code)?;
         }
-        let named = self.ledger.as_ref().map_or(Vec::new(), |ledger| ledger.op_of(half).to_vec());
+        let named = self.ledger.as_ref().map_or(Vec::new(), |ledger| ledger.op_of(half));
         self.push_op(batch, group, &named).inspect_err(|_| {
             batch.bytes.truncate(bytes);
             batch.items.truncate(items);

@@ -130,10 +130,10 @@ impl State {
         if writes.ends.iter().any(|write| write.ends.is_some_and(|(ends, _)| ends == half)) {
             return Ok(Prepared::Later);
         }
-        let op = match ledger.op_of(half) {
-            [] => vec![half],
-            halves => halves.to_vec(),
-        };
+        let mut op = ledger.op_of(half);
+        if op.is_empty() {
+            op.push(half);
+        }
         let (bytes, items) = (writes.batch.bytes.len(), writes.batch.items.len());
         let group = writes.batch.next_group();
         // One unit: stored together or not at all, and neighbours in the log.

@@ -225,9 +225,11 @@ fn find_committed(shared: &Shared, ledger: &mut HalfLedger) -> Result<(), StoreE
                 Err(Unmoved::Ever(_)) => continue,
                 Err(Unmoved::Now(error)) => return Err(error),
             };
-            let committed = sys_flag::transaction_type(view.sys_flag()) == sys_flag::TRANSACTION_COMMIT;
-            let id = committed.then(|| transaction_of(&view.properties())).flatten();
-            if id.is_some_and(|id| ledger.on_committed_before(&id, entry.physical)) {
+            if sys_flag::transaction_type(view.sys_flag()) != sys_flag::TRANSACTION_COMMIT {
+                continue;
+            }
+            let (id, prepared) = (transaction_of(&view.properties()), view.prepared_transaction_offset() as u64);
+            if ledger.on_committed_before(id.as_ref(), PhysicalOffset(prepared), entry.physical) {
                 tracing::info!(topic, queue_id, "a crash took the op of a committed message");
             }
         }
