@@ -32,6 +32,8 @@ mod model;
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/slaves.rs"]
+mod slaves;
 #[path = "../scenarios/stalls.rs"]
 mod stalls;
 #[path = "../scenarios/store_crash.rs"]
@@ -90,6 +92,7 @@ pub const ALL: &[Scenario] = &[
     nameservers::MINORITY_LOST,
     model::MODEL,
     goodbyes::GOODBYES,
+    slaves::METADATA,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,

@@ -71,6 +71,10 @@ pub enum Canary {
     AnybodyUnlocks,
     /// A lock ends with its connection, while its client trusts in it.
     LockEndsWithConnection,
+    /// A slave takes over lower offsets of a master that comes back.
+    StaleOffsetsReturn,
+    /// A slave that was cut off from its master is not told what changed meanwhile.
+    SlaveMissesChanges,
     /// A client whose connection ended stays a member of its groups.
     DeadMemberStays,
     /// Some runs fail although nothing is wrong.

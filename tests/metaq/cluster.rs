@@ -10,5 +10,6 @@ mod retries;
 mod routes;
 mod saves;
 mod settings;
+mod slaves;
 pub mod support;
 mod wire;
