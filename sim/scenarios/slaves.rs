@@ -28,7 +28,8 @@ use crate::world::{NodeId, World};
 /// Slaves copy tables while master, slaves, NameServers and links fail.
 pub const METADATA: Scenario = Scenario {
     name: "slave_metadata",
-    story: "masters and slaves die and are cut off while topics, groups and offsets change; slaves have them all in the \
+    story:
+        "masters and slaves die and are cut off while topics, groups and offsets change; slaves have them all in the \
             end, and no offset ever goes back at a slave",
     draft: |d| {
         d.nameservers(1..=2).slaves(1..=2).rest(60_000);
@@ -113,7 +114,8 @@ async fn in_sync(cluster: &Cluster) -> Verdict {
     let deadline = world.now() + COPIED;
     for slave in &cluster.slaves {
         loop {
-            let (master, copy) = (tables(cluster, cluster.brokers[slave.broker]).await, tables(cluster, slave.node).await);
+            let (master, copy) =
+                (tables(cluster, cluster.brokers[slave.broker]).await, tables(cluster, slave.node).await);
             if master.is_some() && master == copy {
                 break;
             }
@@ -190,7 +192,9 @@ impl<'a> Administrator<'a> {
     }
 
     async fn act(&mut self) {
-        self.cluster.world.sleep(Duration::from_millis(self.random.between(50, 1_000))).await;
+        // Now and then the group is quiet for long enough that a lost commit is not made good by the next one at once.
+        let most = *self.random.pick(&[200, 500, 1_000, 8_000]);
+        self.cluster.world.sleep(Duration::from_millis(self.random.between(50, most))).await;
         let master = self.cluster.brokers[0];
         self.made += 1;
         match self.random.below(8) {

@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn a_newer_table_replaces() {
-        let (own, new) = (table(&[("a", "a1"), ("b", "b1"), ("c", "c1")]), table(&[("a", "a1"), ("b", "b2"), ("d", "d1")]));
+        let (own, new) =
+            (table(&[("a", "a1"), ("b", "b1"), ("c", "c1")]), table(&[("a", "a1"), ("b", "b2"), ("d", "d1")]));
         assert_eq!(changes((&own, 5), None, (&new, 7)), (strings(&["b2", "d1"]), strings(&["c"]), true));
         assert_eq!(changes((&new, 7), Some(&new), (&new, 7)), (vec![], vec![], true));
     }

@@ -73,7 +73,7 @@ pub enum Canary {
     LockEndsWithConnection,
     /// A slave takes over lower offsets of a master that comes back.
     StaleOffsetsReturn,
-    /// A slave that was cut off from its master is not told what changed meanwhile.
+    /// A slave is not told of changed groups.
     SlaveMissesChanges,
     /// A client whose connection ended stays a member of its groups.
     DeadMemberStays,

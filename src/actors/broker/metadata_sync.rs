@@ -15,7 +15,6 @@ use super::registrar::RegistrarMessage;
 use super::shared::Shared;
 use crate::actors::net::{connect, ConnectionHandle, NoRequests};
 use crate::broker::metadata_sync::{rest_ms, Marks, Tables, ASK_EVERY_MS, HOLD_MS, RETRY_MS};
-use crate::env::Canary;
 use crate::proto::body::{
     from_slice, ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper, SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
@@ -171,7 +170,7 @@ impl State {
         let pause = match outcome {
             Ok(copied) => self.take_over(*copied),
             Err(_) => {
-                self.seen = self.seen.filter(|_| self.arguments.shared.env.canary(Canary::SlaveMissesChanges));
+                self.seen = None;
                 self.arguments.shared.offsets().master_is_away();
                 // Perhaps it is gone for good, and another one takes its place.
                 let _ = self.arguments.registrar.cast(RegistrarMessage::LookForMaster);

@@ -428,6 +428,7 @@ impl Incoming<'_> {
             true => self.header.suspend_timeout_millis.clamp(0, HOLD_MS_MAX),
             false => config.short_polling_time_ms as i64,
         };
+        let hold_ms = pull::hold_ms(&settings.pull, hold_ms);
         let puller = Puller {
             shared: Arc::clone(shared),
             queue,

@@ -28,15 +28,15 @@ use crate::broker::directory::Directory;
 use crate::broker::flow::{ByteBudget, SessionFlow};
 use crate::broker::groups::{GroupTable, GroupView};
 use crate::broker::locks::QueueLocks;
-use crate::broker::offsets::OffsetTable;
 use crate::broker::metadata_sync::Marks;
+use crate::broker::offsets::OffsetTable;
 use crate::broker::pull::PullRules;
 use crate::broker::role::Role;
 use crate::broker::send::{stamps, SendRules};
 use crate::broker::topics::{TopicTable, TopicView};
 use crate::broker::{BrokerError, Effect};
 use crate::config::broker::{BrokerConfig, Update};
-use crate::env::{ConnectionId, Env, Millis};
+use crate::env::{Canary, ConnectionId, Env, Millis};
 use crate::nameserver::Master;
 use crate::proto::message::unique_key::UniqueKeys;
 use crate::store::{AppendBatch, Store, Stored};
@@ -161,7 +161,8 @@ pub struct Parts {
 impl Shared {
     /// A broker's shared state. [`Shared::set_actors`] comes next, before any request.
     pub fn new(parts: Parts) -> Self {
-        let Parts { env, store, writer, advertised, ha_address, role, settings, topics, groups, offsets, delays } = parts;
+        let Parts { env, store, writer, advertised, ha_address, role, settings, topics, groups, offsets, delays } =
+            parts;
         let config = &settings.config;
         let instance = env.rng.next_u64();
         Shared {
@@ -222,7 +223,7 @@ impl Shared {
         Marks {
             incarnation: self.incarnation,
             topics: self.topics().changes(),
-            groups: self.groups().changes(),
+            groups: if self.env.canary(Canary::SlaveMissesChanges) { 0 } else { self.groups().changes() },
             offsets: self.offsets().changes(),
             delays: self.delays().changes(),
         }

@@ -13,7 +13,7 @@ use super::role::Role;
 use super::topics::TopicView;
 use super::{BrokerError, ConnectionId};
 
-pub use slave::verdict_by_role;
+pub use slave::{hold_ms, verdict_by_role};
 pub use verdict::{report_moved, suggested_broker_id, verdict, Answer, Read, ReadStatus, Verdict};
 
 /// The bits of a pull's sysFlag.

@@ -9,21 +9,20 @@ use crate::proto::remoting::codes::response as code;
 use super::verdict::{verdict, Answer, Read, ReadStatus, Verdict};
 use super::PullRules;
 
+/// How long a slave holds a pull that is better served by its master, in ms.
+const HOLD_FOR_MASTER_MS: i64 = 500;
+
 /// The answer to a read, or whether it waits, by the broker's role; see [`verdict`].
 ///
 /// # Errors
-/// On a slave without a master: it never had, or has no longer, what is asked for.
-pub fn verdict_by_role(
-    rules: &PullRules,
-    read: &Read,
-    may_wait: bool,
-    woken: bool,
-) -> Result<Verdict, BrokerError> {
+/// On a slave without a master: it has no longer what is asked for.
+pub fn verdict_by_role(rules: &PullRules, read: &Read, may_wait: bool, woken: bool) -> Result<Verdict, BrokerError> {
     let role = &rules.role;
     if role.takes_writes() {
         return Ok(verdict(read, may_wait, woken));
     }
-    // Whoever is not far behind is better served by the master, and held there.
+    // Whoever is not far behind is better served by the master. It is held here for a moment all the same: a client that
+    // has not heard of the master yet comes again at once.
     let to_master = role.master_is_registered() && !read.far_behind;
     let unknown_here = match read.status {
         ReadStatus::OffsetOverflowBadly | ReadStatus::OffsetTooSmall => true,
@@ -31,19 +30,28 @@ pub fn verdict_by_role(
         _ => false,
     };
     if unknown_here && !rules.offset_check_in_slave {
-        return match (to_master, read.status) {
-            (true, _) => Ok(answer(code::PULL_RETRY_IMMEDIATELY, read, read.from)),
-            (false, ReadStatus::OffsetTooSmall) => Err(BrokerError::NotOnThisSlave { offset: read.from, min: read.min }),
-            (false, _) if may_wait => Ok(Verdict::Wait { from: read.from }),
-            (false, _) => Ok(answer(code::PULL_NOT_FOUND, read, read.from)),
+        let before = read.status == ReadStatus::OffsetTooSmall;
+        return match to_master {
+            false if before => Err(BrokerError::NotOnThisSlave { offset: read.from, min: read.min }),
+            _ if may_wait && !before => Ok(Verdict::Wait { from: read.from }),
+            true => Ok(answer(code::PULL_RETRY_IMMEDIATELY, read, read.from)),
+            false => Ok(answer(code::PULL_NOT_FOUND, read, read.from)),
         };
     }
-    Ok(match verdict(read, may_wait && !to_master, woken) {
+    Ok(match verdict(read, may_wait, woken) {
         Verdict::Answer(found) if to_master && found.code != code::SUCCESS => {
             answer(code::PULL_RETRY_IMMEDIATELY, read, found.next)
         }
         other => other,
     })
+}
+
+/// How long a pull may wait, in ms: one that is to go to the master waits a moment only.
+pub fn hold_ms(rules: &PullRules, asked: i64) -> i64 {
+    match rules.role.is_slave() && rules.role.master_is_registered() {
+        true => asked.min(HOLD_FOR_MASTER_MS),
+        false => asked,
+    }
 }
 
 fn answer(code: i32, read: &Read, next: i64) -> Verdict {
@@ -70,8 +78,8 @@ mod tests {
         Read { status, from, examined_to: from + 3, min: 10, max: 500, far_behind: false }
     }
 
-    fn code_and_next(rules: &PullRules, read: &Read) -> (i32, i64) {
-        match verdict_by_role(rules, read, true, false) {
+    fn code_and_next(rules: &PullRules, read: &Read, may_wait: bool) -> (i32, i64) {
+        match verdict_by_role(rules, read, may_wait, false) {
             Ok(Verdict::Answer(answer)) => (answer.code, answer.next),
             Ok(Verdict::Wait { from }) => (-1, from),
             Err(error) => (error.code(), -1),
@@ -83,28 +91,31 @@ mod tests {
     fn rep_8_a_slave_moves_nobody() {
         let (with, without) = (rules(true, false), rules(false, false));
         let ahead = read(ReadStatus::OffsetOverflowBadly, 1000);
-        assert_eq!(code_and_next(&with, &ahead), (20, 1000), "the master knows");
-        assert_eq!(code_and_next(&without, &ahead), (-1, 1000), "until the messages come");
+        assert_eq!(code_and_next(&with, &ahead, false), (20, 1000), "the master knows");
+        assert_eq!(code_and_next(&without, &ahead, false), (19, 1000));
         let before = read(ReadStatus::OffsetTooSmall, 3);
-        assert_eq!(code_and_next(&with, &before), (20, 3));
-        assert_eq!(code_and_next(&without, &before), (2, -1), "the master may still have them");
+        assert_eq!(code_and_next(&with, &before, true), (20, 3));
+        assert_eq!(code_and_next(&without, &before, true), (2, -1), "the master may still have them");
         let empty = Read { min: 0, max: 0, ..read(ReadStatus::NoMessageInQueue, 7) };
-        assert_eq!(code_and_next(&with, &empty), (20, 7));
-        assert_eq!(code_and_next(&without, &empty), (-1, 7));
-        assert_eq!(code_and_next(&rules(true, true), &ahead), (20, 500), "offsetCheckInSlave");
-        assert_eq!(code_and_next(&rules(false, true), &ahead), (21, 500), "offsetCheckInSlave");
+        assert_eq!(code_and_next(&with, &empty, false), (20, 7));
+        for (rules, read) in [(&with, &ahead), (&without, &ahead), (&with, &empty), (&without, &empty)] {
+            assert_eq!(code_and_next(rules, read, true), (-1, read.from), "until the messages come");
+        }
+        assert_eq!(code_and_next(&rules(true, true), &ahead, true), (20, 500), "offsetCheckInSlave");
+        assert_eq!(code_and_next(&rules(false, true), &ahead, true), (21, 500), "offsetCheckInSlave");
     }
 
     #[test]
-    fn who_has_caught_up_is_sent_to_the_master_and_held_there() {
+    fn who_has_caught_up_is_sent_to_the_master_after_a_moment() {
         let (with, without) = (rules(true, false), rules(false, false));
-        assert_eq!(code_and_next(&with, &read(ReadStatus::Found, 50)), (0, 53));
+        assert_eq!(code_and_next(&with, &read(ReadStatus::Found, 50), true), (0, 53));
         let end = read(ReadStatus::OffsetOverflowOne, 500);
-        assert_eq!(code_and_next(&with, &end), (20, 500));
-        assert_eq!(code_and_next(&without, &end), (-1, 500));
-        assert_eq!(code_and_next(&with, &read(ReadStatus::NoMatchedMessage, 50)), (20, 53));
+        assert_eq!((code_and_next(&with, &end, true), code_and_next(&with, &end, false)), ((-1, 500), (20, 500)));
+        assert_eq!((code_and_next(&without, &end, true), code_and_next(&without, &end, false)), ((-1, 500), (19, 500)));
+        assert_eq!((hold_ms(&with, 15_000), hold_ms(&without, 15_000)), (HOLD_FOR_MASTER_MS, 15_000));
+        assert_eq!(code_and_next(&with, &read(ReadStatus::NoMatchedMessage, 50), true), (20, 53));
         let far = Read { far_behind: true, ..read(ReadStatus::NoMatchedMessage, 50) };
-        assert_eq!(code_and_next(&with, &far), (20, 53));
+        assert_eq!(code_and_next(&with, &far, true), (20, 53));
     }
 
     #[test]

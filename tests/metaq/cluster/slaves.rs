@@ -211,7 +211,8 @@ async fn a_slave_serves_pulls_by_rocketmqs_rules() {
     let (at_closed, at_open) = (closed.client().await, open.client().await);
     for (slave, client) in [(&closed, &at_closed), (&open, &at_open)] {
         cluster.wait_master_registered(slave, true).await;
-        until(&cluster.env, async || topics(client).await.topic_config_table.contains_key("Orders").then_some(())).await;
+        until(&cluster.env, async || topics(client).await.topic_config_table.contains_key("Orders").then_some(()))
+            .await;
         until(&cluster.env, async || groups(client).await.subscription_group_table.contains_key("cg").then_some(()))
             .await;
     }
@@ -303,7 +304,10 @@ async fn a_slave_of_an_apache_master_copies_its_tables() {
         ..ConsumerOffsetSerializeWrapper::default()
     };
     let delays = DelayOffsetSerializeWrapper { data_version: None, offset_table: BTreeMap::from([(3, 4)]) };
-    let named = RegisterBrokerResponse { ha_server_addr: Some(address.as_str().into()), master_addr: Some(address.as_str().into()) };
+    let named = RegisterBrokerResponse {
+        ha_server_addr: Some(address.as_str().into()),
+        master_addr: Some(address.as_str().into()),
+    };
     for (code, answer) in [
         (request::REGISTER_BROKER, Response::success().with_ext(&named)),
         (own_request::WAIT_METADATA_CHANGE, Response::not_supported(own_request::WAIT_METADATA_CHANGE)),
