@@ -38,7 +38,7 @@ const RUNTIME_KEYS: [&str; 29] = [
 
 /// RocketMQ's keys that tune what this broker does not have: thread pools, its locks, its buffers. They are taken
 /// without effect, so that an existing `broker.conf` starts.
-const WITHOUT_EFFECT: [&str; 23] = [
+const WITHOUT_EFFECT: [&str; 24] = [
     "rocketmqHome",
     "sendMessageThreadPoolNums",
     "pullMessageThreadPoolNums",
@@ -60,6 +60,7 @@ const WITHOUT_EFFECT: [&str; 23] = [
     "warmMapedFileEnable",
     "transferMsgByHeap",
     "flushCommitLogLeastPages",
+    "flushIntervalConsumeQueue",
     "flushCommitLogThoroughInterval",
     "fastFailIfNoBufferInStorePool",
 ];
