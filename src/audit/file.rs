@@ -165,7 +165,7 @@ impl Zero {
         let least = wall_ms.saturating_mul(1_000).saturating_sub_unsigned(monotonic_us);
         let known = self.least_us.get_or_insert(least);
         let apart = least.saturating_sub(*known);
-        if apart > 0 || apart < -SET_US {
+        if !(-SET_US..=0).contains(&apart) {
             *known = least;
         }
     }

@@ -273,7 +273,7 @@ mod tests {
             merged.events().iter().filter_map(|(_, event)| event.place().map(|place| place.1)).collect()
         };
         assert_eq!(offsets(merge(&[one.clone(), two.clone()])), [1, 2]);
-        assert_eq!(offsets(merge(&[two.clone()])), [3]);
+        assert_eq!(offsets(merge(std::slice::from_ref(&two))), [3]);
         let nothing_left = recorded(3, 0, vec![read(9), Entry::End]);
         assert_eq!(offsets(merge(&[one, two, nothing_left])), [0; 0]);
     }

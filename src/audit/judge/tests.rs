@@ -101,6 +101,14 @@ fn what_was_not_asked_says_why() {
 }
 
 #[test]
+fn a_commit_that_a_broker_s_death_overtook_is_not_counted_on() {
+    let words = "up broker, committing g q0:5, down broker, at 9, committed g q0:5, up broker, at 20, offset g q0 -";
+    assert_eq!(broken(&history(&[], words), Terms::default()), [""; 0]);
+    let words = "up broker, committing g q0:5, committed g q0:5, at 9, down broker, up broker, at 20, offset g q0 -";
+    assert_eq!(broken(&history(&[], words), Terms::default()), ["offsets are what was committed"]);
+}
+
+#[test]
 fn each_promise_can_be_broken() {
     let end = "found 1 q0:0, found 2 q0:1";
     for (about, words, checker) in [
