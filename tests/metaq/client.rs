@@ -7,4 +7,4 @@ mod ordering;
 mod polling;
 mod producing;
 mod scripted;
-mod support;
+pub mod support;

@@ -20,7 +20,7 @@ mod retried;
 mod skipped;
 mod soon;
 #[cfg(test)]
-mod testing;
+pub(super) mod testing;
 
 use std::fmt;
 
