@@ -276,7 +276,7 @@ fn a_registered_consumer_pulls_by_its_heartbeat() {
     assert_eq!(broker.pull(1, "12_pull_message_request_json").map_err(|error| error.code()), Err(26));
     broker.heartbeat(1, "11_heartbeat_request_json");
     let filter = broker.pull(1, "12_pull_message_request_json").expect("it may");
-    assert!(filter.matches(hash::tags_code("TagA")) && !filter.matches(hash::tags_code("TagB")));
+    assert!(filter.matches_code(hash::tags_code("TagA")) && !filter.matches_code(hash::tags_code("TagB")));
     broker.clients.on_connection_closed(ConnectionId(1), &mut Vec::new());
     assert_eq!(broker.pull(1, "12_pull_message_request_json").map_err(|error| error.code()), Err(24));
 }

@@ -141,14 +141,14 @@ impl Puller {
 
     /// Reads, and says whether to answer.
     fn attempt(&self, records: &mut Vec<u8>, woken: bool) -> Result<(Read, Verdict), BrokerError> {
-        let read = self.read(records)?;
+        let read = self.read(records, woken)?;
         let has_time = self.deadline.is_some_and(|deadline| self.shared.now() < deadline);
         let has_room =
             woken || self.shared.parked_pulls.load(Ordering::Relaxed) < self.settings.config.parked_pulls_max;
         Ok((read, pull::verdict(&read, has_time && has_room, woken)))
     }
 
-    fn read(&self, records: &mut Vec<u8>) -> Result<Read, BrokerError> {
+    fn read(&self, records: &mut Vec<u8>, woken: bool) -> Result<Read, BrokerError> {
         let found;
         let queue = match &self.queue {
             Some(queue) => queue,
@@ -165,7 +165,8 @@ impl Puller {
             let status = if max == 0 { ReadStatus::NoMessageInQueue } else { ReadStatus::OffsetTooSmall };
             return Ok(self.outcome(status, self.from, min, max, false));
         };
-        let mut matches = Chosen(&self.filter);
+        let forgets = woken && self.shared.env.canary(Canary::WokenUnfiltered);
+        let mut matches = Chosen(if forgets { &Filter::ALL } else { &self.filter });
         let outcome = self
             .shared
             .store
@@ -190,7 +191,10 @@ impl Puller {
             store::ReadStatus::OffsetTooSmall => ReadStatus::OffsetTooSmall,
             store::ReadStatus::NoMessageInQueue => ReadStatus::NoMessageInQueue,
         };
-        let (next, min, max) = (outcome.next.0 as i64, outcome.min.0 as i64, outcome.max.0 as i64);
+        let (mut next, min, max) = (outcome.next.0 as i64, outcome.min.0 as i64, outcome.max.0 as i64);
+        if status == ReadStatus::NoMatchedMessage && self.shared.env.canary(Canary::UnmatchedSkipsAhead) {
+            next = max;
+        }
         Ok(self.outcome(status, next, min, max, outcome.cold))
     }
 

@@ -5,6 +5,7 @@
 
 mod compiled;
 mod expression;
+pub mod fuzzing;
 pub mod sql;
 mod subscription;
 

@@ -233,7 +233,7 @@ fn length_and_depth_have_limits() {
     for deep in [
         format!("{}a = 1{}", "(".repeat(20_000), ")".repeat(20_000)),
         format!("{}a", "NOT ".repeat(15_000)),
-        format!("a = {}1", "-".repeat(1) + &" -".repeat(20_000)),
+        format!("a = -{}1", " -".repeat(20_000)),
         format!("a{}", " = b".repeat(10_000)),
         format!("a{}", " IS NULL".repeat(8_000)),
         format!("{}a BETWEEN 1 AND 2{}", "-(".repeat(100), ") BETWEEN 1 AND 2".repeat(100)),
