@@ -33,6 +33,8 @@ pub const FILTERS: Scenario = Scenario {
 
 /// Messages of each producer.
 const COUNT: u64 = 300;
+/// Messages that some runs begin with: more in each queue than one read looks at.
+const BACKLOG: u64 = 4_200;
 /// Members that are killed and come back.
 const DEATHS: u64 = 3;
 
@@ -42,10 +44,10 @@ struct Filtered {
     subscribe: fn(PushConsumerBuilder) -> PushConsumerBuilder,
 }
 
-/// Message `m` has the property `n` = m mod 100, `half` = n + 0.5, `kind` = `odd` if it is odd, and as its tag the last digit of
-/// m. Few match the first one, so that reads end and go on between two matches.
+/// Message `m` has the property `n` = m mod 100, `half` = n + 0.5, `kind` = `odd` if it is odd, `big` = m mod 900, and as its
+/// tag the last digit of m. Few match the first one, so that reads end and go on between two matches.
 const GROUPS: [Filtered; 4] = [
-    Filtered { wants: ("rare", |m| m % 100 == 17), subscribe: |to| to.subscribe_sql(TOPIC, "n = 17") },
+    Filtered { wants: ("rare", |m| m % 900 == 17), subscribe: |to| to.subscribe_sql(TOPIC, "big = 17") },
     Filtered {
         wants: ("range", |m| (10..40).contains(&(m % 100))),
         subscribe: |to| to.subscribe_sql(TOPIC, "half BETWEEN 10 AND 39.9 AND none IS NULL"),
@@ -61,6 +63,9 @@ async fn play(world: World, plan: Arc<Plan>) -> Verdict {
     let cluster = Cluster::start(&world, &plan).await;
     let mut random = world.random("play");
     let pace = *random.pick(&[20, 100, 300]);
+    if random.chance(300) {
+        send_backlog(&world, &cluster).await.map_err(|_| Violation::new("clients live", "a producer was killed"))?;
+    }
     let producers: Vec<_> = (0..2).map(|index| produce(&world, &cluster, index, pace)).collect();
     let mut members = Vec::new();
     for (index, group) in GROUPS.iter().enumerate() {
@@ -95,6 +100,32 @@ async fn play(world: World, plan: Arc<Plan>) -> Verdict {
     filtered(&events, &GROUPS.map(|group| group.wants))
 }
 
+fn message(number: u64, bytes: usize) -> Message {
+    Message::new(TOPIC, body_of(number, bytes))
+        .tag(format!("t{}", number % 10))
+        .property("n", (number % 100).to_string())
+        .property("half", format!("{}.5", number % 100))
+        .property("kind", if number % 2 == 1 { "odd" } else { "even" })
+        .property("big", (number % 900).to_string())
+}
+
+fn send_backlog(world: &World, cluster: &Cluster) -> madsim::task::JoinHandle<()> {
+    let node = world.add_node("backlog");
+    let (world, nameservers) = (world.clone(), cluster.nameserver_addresses().join(";"));
+    world.clone().spawn(node, async move {
+        let client = Client::new(&world.env(node), &nameservers).expect("the addresses are fine");
+        let producer = client.producer("backlog").start().expect("the only one");
+        for _ in 0..BACKLOG / 20 {
+            let numbers: Vec<u64> = (0..20).map(|_| world.next_message()).collect();
+            numbers.iter().for_each(|number| world.history().add(node, Event::Sending(*number)));
+            let batch = numbers.into_iter().map(|number| message(number, 0)).collect();
+            // As with all messages, those that are there at the end count.
+            let _ = producer.send_batch(batch).await;
+        }
+        client.close().await;
+    })
+}
+
 fn produce(world: &World, cluster: &Cluster, index: u64, pace_ms: u64) -> madsim::task::JoinHandle<u64> {
     let node = world.add_node(&format!("producer-{index}"));
     let (world, nameservers) = (world.clone(), cluster.nameserver_addresses().join(";"));
@@ -105,12 +136,7 @@ fn produce(world: &World, cluster: &Cluster, index: u64, pace_ms: u64) -> madsim
         let mut stored = 0;
         for _ in 0..COUNT {
             let number = world.next_message();
-            let kind = if number % 2 == 1 { "odd" } else { "even" };
-            let message = Message::new(TOPIC, body_of(number, random.below(200) as usize))
-                .tag(format!("t{}", number % 10))
-                .property("n", (number % 100).to_string())
-                .property("half", format!("{}.5", number % 100))
-                .property("kind", kind);
+            let message = message(number, random.below(200) as usize);
             world.history().add(node, Event::Sending(number));
             // An error says nothing: what lies in the queues at the end is what counts.
             stored += u64::from(producer.send(message).await.is_ok());

@@ -4,7 +4,7 @@ use super::{BrokerConfig, SetError};
 use crate::config::{keys, properties};
 
 /// Keys that take effect at once when a request changes them; the others do at the next start.
-const RUNTIME_KEYS: [&str; 27] = [
+const RUNTIME_KEYS: &[&str] = &[
     "brokerPermission",
     "traceOn",
     "autoCreateTopicEnable",
@@ -14,6 +14,7 @@ const RUNTIME_KEYS: [&str; 27] = [
     "rejectTransactionMessage",
     "startAcceptSendRequestTimeStamp",
     "longPollingEnable",
+    "enablePropertyFilter",
     "shortPollingTimeMills",
     "litePullMessageEnable",
     "rejectPullConsumerEnable",
