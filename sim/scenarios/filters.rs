@@ -44,10 +44,10 @@ struct Filtered {
     subscribe: fn(PushConsumerBuilder) -> PushConsumerBuilder,
 }
 
-/// Message `m` has the property `n` = m mod 100, `half` = n + 0.5, `kind` = `odd` if it is odd, `big` = m mod 900, and as its
+/// Message `m` has the property `n` = m mod 100, `half` = n + 0.5, `kind` = `odd` if it is odd, `big` = m mod 5000, and as its
 /// tag the last digit of m. Few match the first one, so that reads end and go on between two matches.
 const GROUPS: [Filtered; 4] = [
-    Filtered { wants: ("rare", |m| m % 900 == 17), subscribe: |to| to.subscribe_sql(TOPIC, "big = 17") },
+    Filtered { wants: ("rare", |m| m % 5_000 == 4_100), subscribe: |to| to.subscribe_sql(TOPIC, "big = 4100") },
     Filtered {
         wants: ("range", |m| (10..40).contains(&(m % 100))),
         subscribe: |to| to.subscribe_sql(TOPIC, "half BETWEEN 10 AND 39.9 AND none IS NULL"),
@@ -106,7 +106,7 @@ fn message(number: u64, bytes: usize) -> Message {
         .property("n", (number % 100).to_string())
         .property("half", format!("{}.5", number % 100))
         .property("kind", if number % 2 == 1 { "odd" } else { "even" })
-        .property("big", (number % 900).to_string())
+        .property("big", (number % 5_000).to_string())
 }
 
 fn send_backlog(world: &World, cluster: &Cluster) -> madsim::task::JoinHandle<()> {
