@@ -3,6 +3,7 @@
 //! The texts are those of a RocketMQ 5.3.2 broker, which users search for; so they do not follow the house style. Where
 //! RocketMQ has none, because it does not refuse, the text is ours.
 
+use crate::proto::filter::FilterError;
 use crate::proto::message::names::NameError;
 use crate::proto::remoting::codes::response as code;
 
@@ -72,8 +73,8 @@ pub enum BrokerError {
         "queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:[{read_queues}] consumer:[/{peer}]"
     )]
     PullQueueId { queue_id: i32, topic: String, read_queues: i32, peer: String },
-    #[error("parse the consumer's subscription failed")]
-    SubscriptionParse,
+    #[error("parse the consumer's subscription failed, {0}")]
+    Expression(FilterError),
     #[error("the consumer's group info not exist{faq}", faq = FAQ)]
     GroupNotRegistered,
     #[error("the consumer's subscription not exist{faq}", faq = FAQ)]
@@ -212,7 +213,7 @@ impl BrokerError {
             MessageIllegal { .. } | BatchToRetryTopic { .. } | BatchBody { .. } => code::MESSAGE_ILLEGAL,
             Rejected | Overload | TableFull { .. } | NotOnThisSlave { .. } | NotSyncedYet => code::SYSTEM_BUSY,
             ServiceNotAvailable { .. } => code::SERVICE_NOT_AVAILABLE,
-            SubscriptionParse => code::SUBSCRIPTION_PARSE_FAILED,
+            Expression(_) => code::SUBSCRIPTION_PARSE_FAILED,
             GroupNotRegistered | SubscriptionMissing => code::SUBSCRIPTION_NOT_EXIST,
             SubscriptionNotLatest => code::SUBSCRIPTION_NOT_LATEST,
             OffsetNotFound | OffsetNotFoundNotZero | NoMessageByKey => code::QUERY_NOT_FOUND,

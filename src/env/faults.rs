@@ -35,6 +35,10 @@ pub enum Canary {
     FullForEver,
     /// A pull that begins to wait while another one waits is not told of messages.
     LostWakeUp,
+    /// A pull that found messages but none that matches goes on at the end of its queue.
+    UnmatchedSkipsAhead,
+    /// A pull that has waited forgets its filter.
+    WokenUnfiltered,
     /// A member that lost a queue still commits offsets of it.
     LateCommitCounts,
     /// Consumer offsets are not saved.

@@ -74,6 +74,7 @@ impl Settings {
             address,
             readable: config.is_readable(),
             lite_pull: config.lite_pull_message_enable,
+            property_filter: config.enable_property_filter,
             slave_read: config.slave_read_enable,
             offset_check_in_slave: config.offset_check_in_slave,
             role: role.clone(),
