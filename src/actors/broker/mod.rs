@@ -15,6 +15,7 @@ pub mod errors;
 pub mod handlers;
 pub mod housekeeper;
 pub mod keeper;
+mod parked;
 mod pull;
 pub mod registrar;
 pub mod saved;

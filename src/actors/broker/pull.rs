@@ -1,7 +1,7 @@
 //! Pulls: a session reads without asking the log writer; what finds nothing waits on its queue.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use futures::future::{select, Either};
 use tokio::sync::oneshot;
 
 use super::errors::{refusal, store_failure};
+use super::parked::Parked;
 use super::service::{BrokerConnection, ReplyTo};
 use super::shared::{Settings, Shared};
 use crate::actors::net::{Answer, Output};
@@ -18,12 +19,13 @@ use crate::broker::offsets::{PullStep, Who};
 use crate::broker::pull::{self, Chosen, Expressions, PullRequest, Read, ReadStatus, Verdict};
 use crate::broker::topics::TopicView;
 use crate::broker::{BrokerError, QueueKey};
+use crate::config::broker::BrokerConfig;
 use crate::env::{Canary, ConnectionId, Millis};
 use crate::proto::filter::Filter;
 use crate::proto::remoting::requests::PullHeader;
 use crate::proto::remoting::{request, response, ExtSink, Head, Response, ResponseFrame};
 use crate::proto::QueueOffset;
-use crate::store::{self, ConsumeQueue, ReadLimits, WaiterId};
+use crate::store::{self, ConsumeQueue, Portion, ReadLimits};
 
 /// The longest a request is held, whatever it asks for, in ms.
 const HOLD_MS_MAX: i64 = 300_000;
@@ -330,28 +332,6 @@ impl Puller {
     }
 }
 
-/// A waiter in a queue; taken out again however the wait ends, also when its connection closes.
-struct Parked {
-    queue: Arc<ConsumeQueue>,
-    id: WaiterId,
-    shared: Arc<Shared>,
-}
-
-impl Parked {
-    fn new(queue: Arc<ConsumeQueue>, id: WaiterId, shared: Arc<Shared>) -> Self {
-        shared.parked_pulls.fetch_add(1, Ordering::Relaxed);
-        Parked { queue, id, shared }
-    }
-}
-
-impl Drop for Parked {
-    fn drop(&mut self) {
-        self.queue.remove_waiter(self.id);
-        let parked: &AtomicUsize = &self.shared.parked_pulls;
-        parked.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 enum Checked {
     Pull(Puller),
     /// The group was reset: the answer moves the client to `target`.
@@ -438,10 +418,7 @@ impl Incoming<'_> {
             queue,
             queue_id: request.queue_id,
             from: self.header.queue_offset,
-            limits: ReadLimits {
-                records: self.header.max_msg_nums.max(0) as u32,
-                bytes: self.header.max_msg_bytes.filter(|bytes| *bytes > 0).map_or(u32::MAX, |bytes| bytes as u32),
-            },
+            limits: limits(&self.header, config),
             filter,
             reply: self.reply,
             connection: self.connection,
@@ -456,6 +433,22 @@ impl Incoming<'_> {
             Some(target) => Checked::Reset { puller, target },
             None => Checked::Pull(puller),
         })
+    }
+}
+
+/// What the client asks for, and what the settings give at most.
+fn limits(header: &PullHeader<'_>, config: &BrokerConfig) -> ReadLimits {
+    ReadLimits {
+        records: header.max_msg_nums.max(0) as u32,
+        bytes: header.max_msg_bytes.filter(|bytes| *bytes > 0).map_or(u32::MAX, |bytes| bytes as u32),
+        recent: Portion {
+            records: config.max_transfer_count_on_message_in_memory,
+            bytes: config.max_transfer_bytes_on_message_in_memory,
+        },
+        cold: Portion {
+            records: config.max_transfer_count_on_message_in_disk,
+            bytes: config.max_transfer_bytes_on_message_in_disk,
+        },
     }
 }
 

@@ -37,7 +37,7 @@ const RUNTIME_KEYS: &[&str] = &[
 
 /// RocketMQ's keys that tune what this broker does not have: thread pools, its locks, its buffers. They are taken
 /// without effect, so that an existing `broker.conf` starts.
-const WITHOUT_EFFECT: [&str; 23] = [
+const WITHOUT_EFFECT: [&str; 24] = [
     "rocketmqHome",
     "sendMessageThreadPoolNums",
     "pullMessageThreadPoolNums",
@@ -59,6 +59,7 @@ const WITHOUT_EFFECT: [&str; 23] = [
     "warmMapedFileEnable",
     "transferMsgByHeap",
     "flushCommitLogLeastPages",
+    "flushIntervalConsumeQueue",
     "flushCommitLogThoroughInterval",
     "fastFailIfNoBufferInStorePool",
 ];
@@ -181,7 +182,7 @@ impl BrokerConfig {
 
     /// These settings with the newer values of the keys that count at once.
     pub fn with_runtime_keys_of(&self, newer: &BrokerConfig) -> BrokerConfig {
-        keys::merged(self, newer, &RUNTIME_KEYS)
+        keys::merged(self, newer, RUNTIME_KEYS)
     }
 
     /// Whether no request may change the key.

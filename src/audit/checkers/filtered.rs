@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Violation;
-use crate::history::Event;
+use crate::audit::history::Event;
 
 const NAME: &str = "a filtered group gets exactly what matches";
 
