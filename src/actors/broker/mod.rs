@@ -18,6 +18,7 @@ pub mod handlers;
 pub mod housekeeper;
 pub mod keeper;
 pub mod metadata_sync;
+mod parked;
 mod pull;
 pub mod registrar;
 pub mod saved;

@@ -1,7 +1,7 @@
 //! Pulls: a session reads without asking the log writer; what finds nothing waits on its queue.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use futures::future::{select, Either};
 use tokio::sync::oneshot;
 
 use super::errors::{refusal, store_failure};
+use super::parked::Parked;
 use super::service::{BrokerConnection, ReplyTo};
 use super::shared::{Settings, Shared};
 use crate::actors::net::{Answer, Output};
@@ -24,7 +25,7 @@ use crate::proto::filter::Filter;
 use crate::proto::remoting::requests::PullHeader;
 use crate::proto::remoting::{request, response, ExtSink, Head, Response, ResponseFrame};
 use crate::proto::QueueOffset;
-use crate::store::{self, ConsumeQueue, Portion, ReadLimits, WaiterId};
+use crate::store::{self, ConsumeQueue, Portion, ReadLimits};
 
 /// The longest a request is held, whatever it asks for, in ms.
 const HOLD_MS_MAX: i64 = 300_000;
@@ -328,28 +329,6 @@ impl Puller {
             Either::Left(_) => Ok(false),
             Either::Right(_) => Ok(true),
         }
-    }
-}
-
-/// A waiter in a queue; taken out again however the wait ends, also when its connection closes.
-struct Parked {
-    queue: Arc<ConsumeQueue>,
-    id: WaiterId,
-    shared: Arc<Shared>,
-}
-
-impl Parked {
-    fn new(queue: Arc<ConsumeQueue>, id: WaiterId, shared: Arc<Shared>) -> Self {
-        shared.parked_pulls.fetch_add(1, Ordering::Relaxed);
-        Parked { queue, id, shared }
-    }
-}
-
-impl Drop for Parked {
-    fn drop(&mut self) {
-        self.queue.remove_waiter(self.id);
-        let parked: &AtomicUsize = &self.shared.parked_pulls;
-        parked.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
