@@ -19,6 +19,7 @@ pub mod offsets;
 pub mod pull;
 pub mod send;
 pub mod send_back;
+pub mod timer;
 pub mod topics;
 
 use std::sync::Arc;
