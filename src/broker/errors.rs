@@ -208,7 +208,7 @@ impl BrokerError {
             | GroupConfigMissing { .. } => code::SUBSCRIPTION_GROUP_NOT_EXIST,
             MessageIllegal { .. } | TimerIllegal { .. } | BatchToRetryTopic { .. } | BatchBody { .. } => {
                 code::MESSAGE_ILLEGAL
-            },
+            }
             Rejected | Overload | TableFull { .. } => code::SYSTEM_BUSY,
             ServiceNotAvailable { .. } => code::SERVICE_NOT_AVAILABLE,
             SubscriptionParse => code::SUBSCRIPTION_PARSE_FAILED,

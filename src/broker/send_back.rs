@@ -153,6 +153,7 @@ mod tests {
             slave: false,
             accept_from: Millis(0),
             levels: DelayLevels::default(),
+            timer: crate::broker::timer::TimerRules { enabled: true, delay_ms_max: 259_200_000 },
         }
     }
 

@@ -11,4 +11,5 @@ mod routes;
 mod saves;
 mod settings;
 pub mod support;
+mod timers;
 mod wire;

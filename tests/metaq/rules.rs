@@ -66,6 +66,7 @@ impl Broker {
             clients: Clients::new(1000, 600_000),
             offsets: OffsetTable::new(500, 1000),
             send: SendRules {
+                timer: metaq::broker::timer::TimerRules { enabled: true, delay_ms_max: 259_200_000 },
                 cluster: "DefaultCluster".to_owned(),
                 region: "DefaultRegion".to_owned(),
                 trace_on: true,

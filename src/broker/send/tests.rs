@@ -78,7 +78,10 @@ fn names_and_forbidden_topics_are_checked_before_anything_else() {
 fn queue_and_permission_are_checked() {
     let plan = |queue_id, view: &TopicView, random| {
         let request = SendRequest { queue_id, ..request("t", "") };
-        rules().plan(&request, view, None, random, || WALL).map(|plan| plan.reply_queue_id).map_err(|error| error.code())
+        rules()
+            .plan(&request, view, None, random, || WALL)
+            .map(|plan| plan.reply_queue_id)
+            .map_err(|error| error.code())
     };
     assert_eq!(plan(7, &topic(6, 8, 4), 0), Ok(7), "below the larger of both numbers");
     assert_eq!(plan(8, &topic(6, 8, 4), 0), Err(29));
@@ -89,7 +92,8 @@ fn queue_and_permission_are_checked() {
     assert!(read_only.plan(&request("t", ""), &topic(6, 4, 4), None, 0, || WALL).is_ok());
     let order = TopicView::new(TopicConfig { order: true, ..TopicConfig::new("t", 4, 6) });
     assert_eq!(read_only.plan(&request("t", ""), &order, None, 0, || WALL).unwrap_err().code(), 16);
-    let error = rules().plan(&SendRequest { queue_id: 9, ..request("t", "") }, &topic(6, 4, 4), None, 0, || WALL).unwrap_err();
+    let error =
+        rules().plan(&SendRequest { queue_id: 9, ..request("t", "") }, &topic(6, 4, 4), None, 0, || WALL).unwrap_err();
     assert_eq!(
         error.to_string(),
         "request queueId[9] is illegal, TopicConfig [topicName=t, readQueueNums=4, writeQueueNums=4, perm=RW-, \
@@ -123,7 +127,8 @@ fn a_message_is_stamped_and_loses_what_it_must_not_have() {
 
 #[test]
 fn bodies_are_neither_empty_nor_too_long() {
-    let plan = |body: &[u8]| rules().plan(&SendRequest { body, ..request("t", "") }, &topic(6, 4, 4), None, 0, || WALL).err();
+    let plan =
+        |body: &[u8]| rules().plan(&SendRequest { body, ..request("t", "") }, &topic(6, 4, 4), None, 0, || WALL).err();
     assert_eq!(plan(&[0; 1000]), None, "equal is allowed");
     assert_eq!(plan(&[0; 1001]), Some(rules().illegal()));
     assert_eq!(plan(&[]), Some(rules().illegal()));
@@ -163,7 +168,8 @@ fn a_message_with_a_time_goes_to_the_timer() {
 
 #[test]
 fn timers_and_transactions_are_refused_clearly() {
-    let refused = |pairs: &str| rules().plan(&request("t", &text(pairs)), &topic(6, 4, 4), None, 0, || WALL).unwrap_err();
+    let refused =
+        |pairs: &str| rules().plan(&request("t", &text(pairs)), &topic(6, 4, 4), None, 0, || WALL).unwrap_err();
     assert_eq!(refused("TIMER_DELAY_SEC=259201").code(), 13);
     let off = SendRules { timer: TimerRules { enabled: false, delay_ms_max: 0 }, ..rules() };
     let sent = text("TIMER_DELAY_SEC=5");

@@ -120,12 +120,8 @@ mod tests {
     #[test]
     fn a_message_waits_until_the_first_whole_second_at_or_after_its_time() {
         let second = |deliver| DueSecond::at(Millis(deliver));
-        for (deliver, out_ms, second_of) in [
-            (5_000, 4_000, 5),
-            (5_001, 5_000, 6),
-            (5_999, 5_000, 6),
-            (6_000, 5_000, 6),
-        ] {
+        for (deliver, out_ms, second_of) in [(5_000, 4_000, 5), (5_001, 5_000, 6), (5_999, 5_000, 6), (6_000, 5_000, 6)]
+        {
             assert_eq!((second(deliver).out_ms(), second(deliver).0), (out_ms, second_of), "{deliver}");
             assert!(second(deliver).begins() >= Millis(deliver), "never early");
             assert_eq!(DueSecond::of_out_ms(out_ms), second(deliver));

@@ -16,7 +16,7 @@ const PAUSE_MS_MIN: i64 = 100;
 const PAUSE_MS_MAX: i64 = 10_000;
 
 /// See the module's text.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Drain {
     /// In the order of the log; those that are done stay until the log says so.
     pub units: VecDeque<Item>,
@@ -44,7 +44,7 @@ struct Settling {
 }
 
 /// A unit in memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Item {
     pub at: UnitPosition,
     pub pending: Pending,
@@ -166,6 +166,12 @@ impl Drain {
     /// The unit is tried again at the time that is returned.
     pub fn on_failed(&mut self, at: UnitPosition, now: Millis) -> Option<Millis> {
         self.item(at)?.on_failed(now)
+    }
+
+    /// Whether a unit is not done that is put again.
+    pub fn has_rolls(&self, slot: &Slot) -> bool {
+        let mut undone = self.units.range(self.done_prefix..).filter(|item| item.state != ItemState::Done);
+        self.wants_load(slot) || undone.any(|item| item.pending.kind == PendingKind::Roll)
     }
 
     /// Units that are not done, in order.

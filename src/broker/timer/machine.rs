@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::accept::DueSecond;
@@ -39,16 +40,17 @@ pub struct TimerDue {
 }
 
 /// See the module's text.
+#[derive(Clone, Debug)]
 pub struct Timer<L> {
     pub(super) log: L,
     pub(super) wheel: Wheel,
     /// How many live units each file holds.
     live: BTreeMap<u64, u64>,
     draining: BTreeMap<i64, Drain>,
-    /// Records that have copies which no unit tells of; found after a crash, or made to let retention go on.
-    copied: BTreeSet<u64>,
-    /// Where the copies of `copied` may begin.
-    copied_from: PhysicalOffset,
+    /// Records that have copies which no unit tells of, found after a crash.
+    pub(super) copied: BTreeSet<u64>,
+    /// Where the copies of `copied` are.
+    pub(super) copied_in: Range<PhysicalOffset>,
     /// Records that are put again for retention.
     pub(super) trim: Option<Trim>,
     /// When the first record that failed is tried again.
@@ -75,7 +77,7 @@ impl<L: UnitLog> Timer<L> {
             live: BTreeMap::new(),
             draining: BTreeMap::new(),
             copied: BTreeSet::new(),
-            copied_from: PhysicalOffset(0),
+            copied_in: PhysicalOffset(0)..PhysicalOffset(0),
             trim: None,
             retry_at: None,
             pending: 0,
@@ -88,11 +90,11 @@ impl<L: UnitLog> Timer<L> {
         self.wheel.mark.scan_from
     }
 
-    /// Takes what was found in the commit log from [`Timer::scan_from`] on: the numbers of records that have a copy.
+    /// Takes what was found in the commit log from [`Timer::scan_from`] to `end`: the numbers of records that have a copy.
     ///
     /// # Errors
     /// The disk's.
-    pub fn adopt_copies(&mut self, found: &BTreeSet<u64>) -> io::Result<()> {
+    pub fn adopt_copies(&mut self, found: &BTreeSet<u64>, end: PhysicalOffset) -> io::Result<()> {
         let wheel = &self.wheel;
         let (mut pending_count, mut copied) = (0, BTreeSet::new());
         let mut live: BTreeMap<u64, u64> = BTreeMap::new();
@@ -113,7 +115,7 @@ impl<L: UnitLog> Timer<L> {
         self.live = live;
         self.pending = pending_count;
         self.copied = copied;
-        self.copied_from = self.wheel.mark.scan_from;
+        self.copied_in = self.wheel.mark.scan_from..end;
         Ok(())
     }
 
@@ -182,7 +184,7 @@ impl<L: UnitLog> Timer<L> {
             }
             if !self.draining.contains_key(second) {
                 if self.draining.len() >= DRAINS_MAX || loaded + LOAD_MAX > LOADED_MAX || self.trim.is_some() {
-                    continue;
+                    break;
                 }
                 self.draining.insert(*second, Drain::new(slot, log_end));
             }
@@ -193,12 +195,14 @@ impl<L: UnitLog> Timer<L> {
                 loaded += drain.units.len() - before;
             }
             if !drain.unread_recalls().is_empty() {
-                continue;
+                break;
             }
-            let mut done = Vec::new();
+            let (mut done, mut found) = (Vec::new(), false);
             for item in drain.undone() {
                 let ItemState::Waiting { not_before, failures } = item.state else { continue };
-                if item.pending.kind == PendingKind::Recall || self.copied.remove(&item.pending.number.0) {
+                let is_copied = self.copied.remove(&item.pending.number.0);
+                found |= is_copied;
+                if is_copied || item.pending.kind == PendingKind::Recall {
                     done.push(item.at);
                 } else if not_before <= now.monotonic {
                     item.state = ItemState::InFlight { failures };
@@ -210,7 +214,16 @@ impl<L: UnitLog> Timer<L> {
                     self.retry_at = Some(self.retry_at.map_or(not_before, |at| at.min(not_before)));
                 }
             }
-            done.into_iter().for_each(|at| drain.on_done(at, None));
+            if found {
+                // Until it is written down that they are done, a crash has to find their copies again.
+                drain.scan_from = drain.scan_from.min(self.copied_in.start);
+            }
+            let copies_end = found.then_some(self.copied_in.end);
+            done.into_iter().for_each(|at| drain.on_done(at, copies_end));
+            if slot.rolls > 0 && drain.has_rolls(slot) {
+                // What is put again may belong to the next second, together with what takes it back.
+                break;
+            }
         }
         Ok(())
     }
@@ -360,7 +373,7 @@ impl<L: UnitLog> Timer<L> {
     fn mark(&mut self, log_end: PhysicalOffset, something_done: bool) {
         let drains = self.draining.values().map(|drain| drain.scan_from);
         let trim = self.trim.as_ref().map(|trim| trim.scan_from);
-        let found = (!self.copied.is_empty()).then_some(self.copied_from);
+        let found = (!self.copied.is_empty()).then_some(self.copied_in.start);
         let scan_from = drains.chain(trim).chain(found).fold(log_end, PhysicalOffset::min);
         let grown = scan_from.0.saturating_sub(self.wheel.mark.scan_from.0);
         let is_used = self.log.end() > UnitPosition(0);

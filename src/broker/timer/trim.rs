@@ -16,7 +16,7 @@ use crate::store::timer::{Pending, Unit, UnitLog, UnitPosition, UNIT_SIZE};
 const TRIM_UNITS_MAX: usize = 4096;
 
 /// Units that are put again together.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Trim {
     units: Vec<Item>,
     /// What lies below is done with, once all of them are.
@@ -79,17 +79,27 @@ impl<L: UnitLog> Timer<L> {
         }
         let Some(start) = self.first_live_file().map(|base| base.max(self.wheel.floor)) else { return Ok(()) };
         let (mut at, mut units) = (start, Vec::new());
+        let (mut scan_from, mut copies_end) = (log_end, PhysicalOffset(0));
         for _ in 0..TRIM_UNITS_MAX {
             match self.log.read(at)? {
                 Some(Unit::Pending(pending)) if self.stops_trim(at, &pending, below) => break,
-                Some(Unit::Pending(pending)) if self.wheel.is_live(at, &pending) => units.push(Item::new(at, pending)),
+                Some(Unit::Pending(pending)) if self.wheel.is_live(at, &pending) => {
+                    let mut item = Item::new(at, pending);
+                    if self.copied.remove(&pending.number.0) {
+                        // A crash came between its copy and the unit that says so.
+                        item.state = ItemState::Done;
+                        scan_from = scan_from.min(self.copied_in.start);
+                        copies_end = copies_end.max(self.copied_in.end);
+                    }
+                    units.push(item);
+                }
                 Some(_) => {}
                 None => break,
             }
             at.0 += UNIT_SIZE as u64;
         }
         if at > start {
-            self.trim = Some(Trim { units, below: at, scan_from: log_end, copies_end: PhysicalOffset(0) });
+            self.trim = Some(Trim { units, below: at, scan_from, copies_end });
         }
         Ok(())
     }

@@ -18,6 +18,8 @@ pub(super) struct Slot {
     pub done: Option<UnitPosition>,
     /// How many of them take messages back.
     pub recalls: u32,
+    /// How many of them are put again.
+    pub rolls: u64,
 }
 
 /// The slots.
@@ -34,10 +36,11 @@ impl Wheel {
     pub fn apply(&mut self, at: UnitPosition, unit: &Unit) {
         match unit {
             Unit::Pending(pending) => {
-                let new = Slot { first: at, last: at, done: None, recalls: 0 };
+                let new = Slot { first: at, last: at, done: None, recalls: 0, rolls: 0 };
                 let slot = self.slots.entry(pending.second).or_insert(new);
                 slot.last = at;
                 slot.recalls += u32::from(pending.kind == PendingKind::Recall);
+                slot.rolls += u64::from(pending.kind == PendingKind::Roll);
                 self.mark.next.0 = pending.number.0 + 1;
             }
             Unit::Done { second, through, mark } => {

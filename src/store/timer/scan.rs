@@ -27,11 +27,7 @@ impl LogScan {
     ///
     /// # Errors
     /// If the log cannot be read; the next call tries again.
-    pub fn step(
-        &mut self,
-        store: &Store,
-        visit: &mut dyn FnMut(&RecordView<'_>),
-    ) -> Result<bool, StoreError> {
+    pub fn step(&mut self, store: &Store, visit: &mut dyn FnMut(&RecordView<'_>)) -> Result<bool, StoreError> {
         self.at = self.at.max(store.min().0);
         if self.at >= self.to {
             return Ok(false);

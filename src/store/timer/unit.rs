@@ -77,9 +77,20 @@ pub struct Mark {
 }
 
 impl Unit {
+    /// Whether it tells of more than a commit log that ends at `end`, with `next` records in the timer topic.
+    pub fn is_ahead_of(&self, end: PhysicalOffset, next: QueueOffset) -> bool {
+        match self {
+            Unit::Pending(pending) => pending.number >= next || pending.record >= end,
+            Unit::Done { mark, .. } | Unit::Trimmed { mark, .. } | Unit::Mark(mark) => {
+                mark.next > next || mark.scan_from > end
+            }
+        }
+    }
+
     /// Its bytes.
     pub fn encode(&self) -> [u8; UNIT_SIZE] {
-        let marked = |link: UnitPosition, second, kind, mark: &Mark| (link.0, second, kind, mark.scan_from, 0, mark.next);
+        let marked =
+            |link: UnitPosition, second, kind, mark: &Mark| (link.0, second, kind, mark.scan_from, 0, mark.next);
         let (link, second, kind, position, size, number) = match self {
             Unit::Pending(pending) => {
                 let kind = match pending.kind {

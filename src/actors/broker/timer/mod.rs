@@ -15,11 +15,15 @@ use tokio::sync::oneshot;
 
 use super::due::Deliveries;
 use super::shared::Shared;
+use crate::broker::timer::record::TIMER_QUEUE;
 use crate::broker::timer::Timer;
 use crate::env::Millis;
+use crate::proto::message::system;
+use crate::proto::QueueOffset;
 use crate::store::timer::TimerLog;
 use crate::store::{ConsumeQueue, Trouble};
 
+use open::Recovered;
 pub use status::{TimerStatus, RECALLS_PER_SECOND_MAX};
 
 /// How often what is delivered is written down while the commit log is not on disk that far.
@@ -58,6 +62,7 @@ pub struct TimerActor;
 pub struct State {
     shared: Arc<Shared>,
     deliveries: Deliveries,
+    recovered: Recovered,
     /// Once it could be opened.
     open: Option<OpenTimer>,
     /// The earliest wake and the earliest settling that are arranged.
@@ -88,8 +93,11 @@ impl Actor for TimerActor {
         shared: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
         myself.cast(TimerMessage::Wake { at: shared.now() })?;
+        let queue = shared.store.queue(system::TIMER_TOPIC, TIMER_QUEUE);
+        let next = queue.map_or(QueueOffset(0), |queue| queue.max());
         Ok(State {
             deliveries: Deliveries::new(Arc::clone(&shared)),
+            recovered: Recovered { end: shared.store.confirmed(), next },
             open: None,
             wake_armed: None,
             settle_armed: None,

@@ -71,7 +71,7 @@ impl State {
         if self.open.is_none() {
             let queue =
                 self.shared.store.queue_or_create(system::TIMER_TOPIC, TIMER_QUEUE).map_err(io::Error::other)?;
-            let timer = open::open(&self.shared.store, &queue).await?;
+            let timer = open::open(&self.shared.store, &queue, self.recovered).await?;
             self.shared.timer.set_recalls(timer.recalls());
             self.open = Some(OpenTimer { timer, queue });
         }
