@@ -128,7 +128,7 @@ impl Broker {
             sys_flag: 0,
         };
         let topic = self.topics.create_on_send(first, WALL, &mut Vec::new())?;
-        let plan = self.send.plan(&request, &topic, None, 0)?;
+        let plan = self.send.plan(&request, &topic, None, 0, || WALL)?;
         let (place, queue_id) = plan.target.place();
         let mut stored = sorted(&edited(&properties, &plan.edits(&self.send, "MADE")));
         stored.dedup();

@@ -46,7 +46,7 @@ pub struct Timer<L> {
     pub(super) wheel: Wheel,
     /// How many live units each file holds.
     live: BTreeMap<u64, u64>,
-    draining: BTreeMap<i64, Drain>,
+    pub(super) draining: BTreeMap<i64, Drain>,
     /// Records that have copies which no unit tells of, found after a crash.
     pub(super) copied: BTreeSet<u64>,
     /// Where the copies of `copied` are.
@@ -322,6 +322,11 @@ impl<L: UnitLog> Timer<L> {
         let next = self.wheel.slots.keys().find(|second| !self.draining.contains_key(second));
         let next = next.map(|second| sleep(DueSecond(*second).begins().0.saturating_sub(now.wall.0)));
         self.retry_at.into_iter().chain(next).min()
+    }
+
+    /// Whether anything is being delivered or put again.
+    pub fn is_busy(&self) -> bool {
+        !self.draining.is_empty() || self.trim.is_some()
     }
 
     /// Whether a second is being delivered.

@@ -172,6 +172,9 @@ impl World {
                 self.timer.on_recalls(second, names.collect());
                 self.timer.due(now, self.end(), 2, &mut due).unwrap();
             }
+            if due.is_empty() {
+                break;
+            }
             self.copy(&due, &mut fails, false);
         }
         self.settle();
@@ -301,7 +304,7 @@ impl World {
 
     /// With no more faults every message that is still there comes, unless it was taken back in time.
     fn finish(mut self) {
-        for _ in 0..12 {
+        for _ in 0..9 {
             self.flushed = self.log.len();
             self.settle();
             self.now += 1;
@@ -329,7 +332,12 @@ impl World {
     fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.log, self.flushed, self.now, self.sent, self.crashes).hash(&mut hasher);
-        format!("{:?}", self.timer).hash(&mut hasher);
+        let timer = &self.timer;
+        (timer.log.begin, timer.next(), &timer.copied).hash(&mut hasher);
+        timer.log.units.iter().for_each(|unit| unit.encode().hash(&mut hasher));
+        if timer.is_busy() {
+            format!("{:?}{:?}", timer.draining, timer.trim).hash(&mut hasher);
+        }
         hasher.finish()
     }
 }
