@@ -11,8 +11,8 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
     let store = [proto.clone(), vec!["proto", "config"]].concat();
     let rules = [store.clone(), vec!["store"]].concat();
     let actors = [rules.clone(), vec!["nameserver", "broker"]].concat();
-    let client = [proto.clone(), vec!["proto", "store", "actors"]].concat();
-    let cli = [actors.clone(), vec!["actors", "client"]].concat();
+    let client = [proto.clone(), vec!["proto", "store", "actors", "audit"]].concat();
+    let cli = [actors.clone(), vec!["actors", "client", "audit"]].concat();
     BTreeMap::from([
         ("env", vec![]),
         ("config", config),
@@ -21,13 +21,14 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("nameserver", rules.clone()),
         ("broker", rules),
         ("actors", actors),
+        ("audit", vec!["proto", "store"]),
         ("client", client),
         ("cli", cli),
     ])
 }
 
 /// Modules whose code decides and therefore names no runtime.
-const DECIDE: [&str; 5] = ["proto", "store", "nameserver", "broker", "config"];
+const DECIDE: [&str; 6] = ["proto", "store", "nameserver", "broker", "config", "audit"];
 /// They panic when nobody reads any more.
 const LOUD: [&str; 4] = [" println!(", " eprintln!(", " print!(", " eprint!("];
 /// The world, which only `env/real` touches.

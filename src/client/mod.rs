@@ -9,6 +9,7 @@
 //! | have messages brought to a listener | [`Client::push_consumer`], [`PushConsumer`] |
 //! | ask for messages, as a group or alone | [`Client::pull_consumer`], [`Client::reader`], [`PullConsumer`] |
 //! | look after the cluster | [`Client::admin`], [`Admin`] |
+//! | have it proved that nothing went wrong | [`Client::record`], [`Recorder`] |
 
 mod admin;
 mod compression;
@@ -21,6 +22,7 @@ mod members;
 mod message;
 mod nameservers;
 mod producer;
+mod recorder;
 mod remote;
 mod rules;
 mod server_requests;
@@ -39,4 +41,5 @@ pub use producer::{
     Attempt, AutoBatch, Durability, LocalTransaction, Producer, ProducerBuilder, SendError, Sent, Transacted,
     TransactionProducer,
 };
+pub use recorder::Recorder;
 pub use rules::allocation::{Allocation, AllocationError, MachineRooms};

@@ -3,9 +3,10 @@
 mod administering;
 mod allocations;
 mod consuming;
+mod filtering;
 mod ordering;
 mod polling;
 mod producing;
 mod scripted;
-mod support;
+pub mod support;
 mod transacting;

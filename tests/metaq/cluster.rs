@@ -10,6 +10,8 @@ mod retries;
 mod routes;
 mod saves;
 mod settings;
+mod slaves;
 pub mod support;
+mod timers;
 mod transactions;
 mod wire;

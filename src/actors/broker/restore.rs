@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::service::{QueueCache, QueueHandles};
 use super::shared::Shared;
 use crate::broker::admin::statistics::TopicCounters;
+use crate::broker::delay::DueError;
 use crate::proto::message::{encode_record, parse, BodyCrc, NewRecord, Parsed, RecordView};
 use crate::proto::PhysicalOffset;
 use crate::store::{AppendBatch, GroupId, StoreError, TagsCode};
@@ -15,19 +16,19 @@ pub enum Unmoved {
     /// Not now.
     Now(StoreError),
     /// Never.
-    Ever(&'static str),
+    Ever(DueError),
 }
 
 /// Reads the record at `position` into `bytes`. A damaged body must not be copied under a checksum that fits.
 pub fn read<'a>(shared: &Shared, position: PhysicalOffset, bytes: &'a mut Vec<u8>) -> Result<RecordView<'a>, Unmoved> {
     bytes.clear();
     shared.store.record_at(position, bytes).map_err(|error| match error {
-        StoreError::NoRecord { .. } => Unmoved::Ever("its record is gone"),
+        StoreError::NoRecord { .. } => Unmoved::Ever(DueError::Gone),
         error => Unmoved::Now(error),
     })?;
     match parse(bytes, BodyCrc::Verify) {
         Ok(Parsed::Record(record)) => Ok(record),
-        _ => Err(Unmoved::Ever("its record is damaged")),
+        _ => Err(Unmoved::Ever(DueError::Damaged)),
     }
 }
 
@@ -44,7 +45,7 @@ pub fn push(
         queues.get(shared, record.topic, record.queue_id as u32).map_err(Unmoved::Now)?;
     let start = batch.bytes.len();
     let record = NewRecord { store_host: shared.advertised, ..*record };
-    encode_record(&mut batch.bytes, &record).map_err(|_| Unmoved::Ever("its record cannot be copied"))?;
+    encode_record(&mut batch.bytes, &record).map_err(|_| Unmoved::Ever(DueError::NoCopy))?;
     batch.push_to_group(start, queue, TagsCode::Fixed(tags_code), group);
     Ok(counters)
 }

@@ -16,6 +16,8 @@ use crate::proto::message::{names, properties, sys_flag, system, DelayLevels};
 use crate::proto::remoting::version;
 
 use super::groups::GroupView;
+use super::role::Role;
+use super::timer::{DueSecond, TimerRules};
 use super::topics::TopicView;
 use super::BrokerError;
 
@@ -40,14 +42,16 @@ pub struct SendRules {
     pub body_bytes_max: u32,
     /// The broker as a whole may be written.
     pub writable: bool,
-    /// The broker is a slave.
-    pub slave: bool,
+    /// Only a master takes messages.
+    pub role: Role,
     /// No sends before this time.
     pub accept_from: Millis,
     /// The delay levels.
     pub levels: DelayLevels,
     /// Half messages are refused.
     pub reject_transactions: bool,
+    /// Times of delivery.
+    pub timer: TimerRules,
 }
 
 /// A send request.
@@ -85,7 +89,7 @@ pub struct RetryFacts<'a> {
 impl SendRules {
     /// The checks that come before the topic is looked up.
     pub fn precheck(&self, request: &SendRequest<'_>, wall: impl FnOnce() -> Millis) -> Result<(), BrokerError> {
-        if self.slave {
+        if self.role.is_slave() {
             return Err(BrokerError::Rejected);
         }
         if self.accept_from > Millis(0) && wall() < self.accept_from {
@@ -102,13 +106,14 @@ impl SendRules {
     }
 
     /// What to store for a single message. `retry` is wanted for `%RETRY%` topics; `random` chooses the queue if the
-    /// client leaves that to us.
+    /// client leaves that to us; `wall` is asked if the message is to be delivered later.
     pub fn plan<'a>(
         &self,
         request: &SendRequest<'a>,
         topic: &TopicView,
         retry: Option<RetryFacts<'_>>,
         random: u64,
+        wall: impl FnOnce() -> Millis,
     ) -> Result<SendPlan<'a>, BrokerError> {
         let queue_id = self.check_topic(request, topic, random)?;
         let found = Found::scan(request.properties);
@@ -138,15 +143,18 @@ impl SendRules {
             plan.drop_timers = found.has_timer;
         } else if half {
             if found.has_timer {
-                return Err(BrokerError::TimerNotEnabled);
+                // It would have to wait twice: for its producer and for its time.
+                return Err(self.illegal());
             }
             plan.target = Target::Half;
             let (real_topic, real_queue_id) = (request.topic, queue_id.to_string());
             plan.half = Some(Half { real_topic, real_queue_id, drop_level: found.level > 0 });
         } else if found.level > 0 {
             self.delay(&mut plan, request.topic, queue_id, &found);
-        } else if found.has_timer {
-            return Err(BrokerError::TimerNotEnabled);
+        } else if found.timer.is_timed() {
+            if let Some(due) = self.timer.due(&found.timer, wall())? {
+                wait_until(&mut plan, request.topic, queue_id, due, found.timer.recalls);
+            }
         }
         Ok(plan)
     }
@@ -271,6 +279,17 @@ impl SendRules {
             real_topic: topic,
             real_queue_id: queue_id.to_string(),
             clamped_level: (level != found.level).then(|| level.to_string()),
+            out_ms: None,
         });
     }
+}
+
+fn wait_until<'a>(plan: &mut SendPlan<'a>, topic: &'a str, queue_id: i32, due: DueSecond, recalls: bool) {
+    plan.target = Target::Timed { due, recalls };
+    plan.delay = Some(Delay {
+        real_topic: topic,
+        real_queue_id: queue_id.to_string(),
+        clamped_level: None,
+        out_ms: Some(due.out_ms().to_string()),
+    });
 }

@@ -4,7 +4,9 @@ use super::{BrokerConfig, SetError};
 use crate::config::{keys, properties};
 
 /// Keys that take effect at once when a request changes them; the others do at the next start.
-const RUNTIME_KEYS: [&str; 31] = [
+const RUNTIME_KEYS: &[&str] = &[
+    "slaveReadEnable",
+    "offsetCheckInSlave",
     "brokerPermission",
     "traceOn",
     "autoCreateTopicEnable",
@@ -18,6 +20,7 @@ const RUNTIME_KEYS: [&str; 31] = [
     "halfMessagesMax",
     "startAcceptSendRequestTimeStamp",
     "longPollingEnable",
+    "enablePropertyFilter",
     "shortPollingTimeMills",
     "litePullMessageEnable",
     "rejectPullConsumerEnable",
@@ -40,7 +43,7 @@ const RUNTIME_KEYS: [&str; 31] = [
 
 /// RocketMQ's keys that tune what this broker does not have: thread pools, its locks, its buffers. They are taken
 /// without effect, so that an existing `broker.conf` starts.
-const WITHOUT_EFFECT: [&str; 23] = [
+const WITHOUT_EFFECT: [&str; 24] = [
     "rocketmqHome",
     "sendMessageThreadPoolNums",
     "pullMessageThreadPoolNums",
@@ -62,6 +65,7 @@ const WITHOUT_EFFECT: [&str; 23] = [
     "warmMapedFileEnable",
     "transferMsgByHeap",
     "flushCommitLogLeastPages",
+    "flushIntervalConsumeQueue",
     "flushCommitLogThoroughInterval",
     "fastFailIfNoBufferInStorePool",
 ];
@@ -125,6 +129,9 @@ pub enum UpdateError {
     /// A value does not fit.
     #[error(transparent)]
     Value(#[from] SetError),
+    /// Role and id do not go together.
+    #[error("{0}")]
+    Role(String),
 }
 
 impl BrokerConfig {
@@ -178,13 +185,14 @@ impl BrokerConfig {
                 Err(error) => return Err(error.into()),
             }
         }
+        changed.check_role().map_err(UpdateError::Role)?;
         *self = changed;
         Ok(update)
     }
 
     /// These settings with the newer values of the keys that count at once.
     pub fn with_runtime_keys_of(&self, newer: &BrokerConfig) -> BrokerConfig {
-        keys::merged(self, newer, &RUNTIME_KEYS)
+        keys::merged(self, newer, RUNTIME_KEYS)
     }
 
     /// Whether no request may change the key.
@@ -230,7 +238,7 @@ mod tests {
             ("messageDelayLevel", "1s 2x"),
             ("mappedFileSizeConsumeQueue", "21"),
             ("maxMessageSize", "-1"),
-            ("brokerRole", "SLAVE"),
+            ("brokerRole", "FOLLOWER"),
             ("brokerName", "a b"),
             ("brokerClusterName", ""),
             ("brokerPermission", "16"),

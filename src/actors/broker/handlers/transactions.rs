@@ -13,7 +13,7 @@ use crate::proto::{PhysicalOffset, QueueOffset};
 pub async fn end(call: &Call) -> Result<Response, Refused> {
     let ext = call.ext()?;
     let header = EndTransaction::decode(&ext)?;
-    if call.shared.settings().send.slave {
+    if call.shared.role.is_slave() {
         return Err(BrokerError::TransactionOnSlave.into());
     }
     let decision = match header.commit_or_rollback {
@@ -41,7 +41,7 @@ pub async fn resume(call: &Call) -> Result<Response, Refused> {
     let header = ResumeCheckHalfMessage::decode(&ext)?;
     let (_, position) = ids::parse_offset_message_id(&header.msg_id)
         .map_err(|error| Refused(Response::error(response::SYSTEM_ERROR, error.to_string())))?;
-    if call.shared.settings().send.slave {
+    if call.shared.role.is_slave() {
         return Err(BrokerError::TransactionOnSlave.into());
     }
     call.shared.transaction(TransactionRequest::Resume { position }).await?;

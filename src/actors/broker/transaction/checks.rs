@@ -5,7 +5,7 @@ use ractor::{ActorRef, MessagingErr};
 use super::{Outcomes, State, TransactionMessage};
 use crate::actors::broker::restore::{self, Unmoved};
 use crate::actors::net::ConnectionHandle;
-use crate::broker::destination::destination;
+use crate::broker::delay::real_destination;
 use crate::broker::transaction::{
     put_again_edits, CheckRules, Decision, Due, DueKind, Place, TransactionId, ROLL_DISTANCE,
 };
@@ -85,7 +85,7 @@ impl State {
             match self.prepare_step(due, &mut batch) {
                 Ok(step) => steps.extend(step),
                 Err(Unmoved::Now(error)) => tracing::warn!(half = due.half.0, %error, "a half message waits"),
-                Err(Unmoved::Ever(why)) => self.half_is_lost(due.half, why),
+                Err(Unmoved::Ever(why)) => self.half_is_lost(due.half, why.why()),
             }
         }
         if !steps.is_empty() {
@@ -225,7 +225,8 @@ impl State {
 
     /// CHECK_TRANSACTION_STATE: the half message as its producer sent it.
     fn question(&self, half: &RecordView<'_>, id: &TransactionId) -> Option<Command> {
-        let (to, text) = (destination(half)?, half.properties());
+        let text = half.properties();
+        let to = real_destination(&text).ok()?;
         let message = NewRecord { queue_id: to.queue_id, ..NewRecord::copy_of(half, &to.topic, &text) };
         let mut body = Vec::new();
         encode_record(&mut body, &message).ok()?;

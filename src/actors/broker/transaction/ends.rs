@@ -6,7 +6,7 @@ use super::{Done, State, TransactionRequest};
 use crate::actors::broker::errors::store_failure;
 use crate::actors::broker::restore::{self, Unmoved};
 use crate::broker::admin::statistics::TopicCounters;
-use crate::broker::destination::{destination, Destination};
+use crate::broker::delay::{real_destination, DueMessage};
 use crate::broker::transaction::{half_of, transaction_of, Decision, End, Place, TransactionId, Verdict};
 use crate::broker::{BrokerError, Effect, Report};
 use crate::env::Canary;
@@ -190,8 +190,8 @@ impl State {
     ) -> Result<Arc<TopicCounters>, BrokerError> {
         let mut bytes = Vec::new();
         let record = restore::read(&self.shared, position, &mut bytes).map_err(not_read)?;
-        let Destination { topic, queue_id, tags_code } =
-            destination(&record).ok_or(BrokerError::HalfWithoutDestination)?;
+        let DueMessage { topic, queue_id, tags_code } =
+            real_destination(&record.properties()).map_err(|_| BrokerError::HalfWithoutDestination)?;
         if self.shared.topic_directory.get(&topic).is_none() {
             // It was deleted: nobody would find the message there. Open as it is, it goes to the operator in the end.
             return Err(BrokerError::TopicNotExist { topic: topic.into_owned() });
@@ -218,7 +218,7 @@ impl State {
         if self.ledger.as_ref().is_none_or(|ledger| ledger.is_open(&id)) {
             return Err(BrokerError::NothingToResume);
         }
-        let tags_code = destination(&record).ok_or(BrokerError::HalfWithoutDestination)?.tags_code;
+        let tags_code = real_destination(&text).map_err(|_| BrokerError::HalfWithoutDestination)?.tags_code;
         let edits = [
             Edit::Set(properties::TRANSACTION_CHECK_TIMES, "0"),
             Edit::Remove(properties::TRANSACTION_PREPARED_QUEUE_OFFSET),
@@ -274,6 +274,6 @@ fn not_read(unmoved: Unmoved) -> BrokerError {
 fn not_written(unmoved: Unmoved) -> BrokerError {
     match unmoved {
         Unmoved::Now(error) => store_failure(&error),
-        Unmoved::Ever(what) => BrokerError::StoreFailed { what: what.to_owned() },
+        Unmoved::Ever(what) => BrokerError::StoreFailed { what: what.to_string() },
     }
 }

@@ -6,7 +6,7 @@ use super::{State, Unmoved};
 use crate::actors::broker::restore;
 use crate::actors::broker::service::QueueCache;
 use crate::actors::broker::shared::Shared;
-use crate::broker::destination::destination;
+use crate::broker::delay::real_destination;
 use crate::broker::transaction::{half_of, named_by_op, transaction_of, Half, HalfLedger, Place, Progress};
 use crate::broker::{Effect, Report};
 use crate::env::{Canary, Millis};
@@ -170,7 +170,7 @@ fn each_half(
                     }
                     Err(error) => lost(offset, next, error.why()),
                 },
-                Err(Unmoved::Ever(why)) => lost(offset, next, why),
+                Err(Unmoved::Ever(why)) => lost(offset, next, why.why()),
                 Err(Unmoved::Now(error)) => return Err(error),
             }
         }
@@ -191,7 +191,7 @@ fn read_ops(shared: &Shared, queue: &ConsumeQueue, from: QueueOffset) -> Result<
                     ops.push_back(Op { offset, position: entry.physical, named: named_by_op(view.body()) });
                 }
                 // Its halves are asked about again.
-                Err(Unmoved::Ever(why)) => tracing::warn!(offset = offset.0, why, "an op cannot be read"),
+                Err(Unmoved::Ever(why)) => tracing::warn!(offset = offset.0, %why, "an op cannot be read"),
                 Err(Unmoved::Now(error)) => return Err(error),
             }
         }
@@ -209,7 +209,9 @@ fn find_committed(shared: &Shared, ledger: &mut HalfLedger) -> Result<(), StoreE
     let mut queues = BTreeSet::new();
     for half in ledger.standing() {
         match restore::read(shared, half.position, &mut record) {
-            Ok(view) => queues.extend(destination(&view).map(|to| (to.topic.into_owned(), to.queue_id))),
+            Ok(view) => {
+                queues.extend(real_destination(&view.properties()).map(|to| (to.topic.into_owned(), to.queue_id)))
+            }
             Err(Unmoved::Ever(_)) => {}
             Err(Unmoved::Now(error)) => return Err(error),
         }

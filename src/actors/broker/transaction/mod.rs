@@ -211,7 +211,7 @@ impl Actor for TransactionActor {
 impl State {
     /// A slave holds its master's messages: only the master decides about them.
     fn is_slave(&self) -> bool {
-        self.shared.settings().send.slave
+        self.shared.role.is_slave()
     }
 
     fn arm_check(&self, myself: &ActorRef<TransactionMessage>) {
