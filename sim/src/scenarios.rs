@@ -32,6 +32,8 @@ mod model;
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/processes.rs"]
+mod processes;
 #[path = "../scenarios/stalls.rs"]
 mod stalls;
 #[path = "../scenarios/store_crash.rs"]
@@ -94,6 +96,7 @@ pub const ALL: &[Scenario] = &[
     clients::MEMBERS,
     clients::DEAD_LETTERS,
     clients::LONG_POLL,
+    processes::PROCESSES,
     stalls::STALLED_CUT,
     stalls::HANDED_BACK_FAILING,
     stalls::FAILED_SYNC_CUT,
