@@ -22,6 +22,8 @@ mod clients;
 mod cluster;
 #[path = "../scenarios/disks.rs"]
 mod disks;
+#[path = "../scenarios/filters.rs"]
+mod filters;
 #[path = "../scenarios/goodbyes.rs"]
 mod goodbyes;
 #[path = "../scenarios/load.rs"]
@@ -34,6 +36,8 @@ mod nameservers;
 mod ping;
 #[path = "../scenarios/processes.rs"]
 mod processes;
+#[path = "../scenarios/slaves.rs"]
+mod slaves;
 #[path = "../scenarios/stalls.rs"]
 mod stalls;
 #[path = "../scenarios/store_crash.rs"]
@@ -92,11 +96,13 @@ pub const ALL: &[Scenario] = &[
     nameservers::MINORITY_LOST,
     model::MODEL,
     goodbyes::GOODBYES,
+    slaves::METADATA,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,
     clients::LONG_POLL,
     processes::PROCESSES,
+    filters::FILTERS,
     stalls::STALLED_CUT,
     stalls::HANDED_BACK_FAILING,
     stalls::FAILED_SYNC_CUT,

@@ -15,10 +15,13 @@ pub mod errors;
 pub mod flow;
 pub mod groups;
 pub mod locks;
+pub mod metadata_sync;
 pub mod offsets;
 pub mod pull;
+pub mod role;
 pub mod send;
 pub mod send_back;
+pub mod timer;
 pub mod topics;
 
 use std::sync::Arc;

@@ -147,6 +147,9 @@ pub struct BrokerArgs {
     /// Where to listen; else `listenPort` of the settings on all addresses
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Option<String>,
+    /// 0 makes it the master of its brokerName, any other a slave: short for brokerId and brokerRole
+    #[arg(long, value_name = "ID")]
+    pub broker_id: Option<u64>,
     /// Any key of broker.conf, as often as needed; wins over the file
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,

@@ -123,8 +123,6 @@ settings! {
     message_delay_level: String = crate::proto::message::delay_levels::DEFAULT.to_owned();
     /// Refuse half messages. Until this broker keeps transactions it refuses them anyway.
     reject_transaction_message: bool = false;
-    /// Take messages with a delay of their own. Until this broker has the timer it refuses them anyway.
-    timer_wheel_enable: bool = false;
     /// Take no sends before this time, ms since 1970.
     #[serde(rename = "startAcceptSendRequestTimeStamp")]
     start_accept_send_request_timestamp: i64 = 0;
@@ -134,6 +132,12 @@ settings! {
     slave_timeout: u64 = 3_000;
     /// Copies a send waits for, the master's included.
     in_sync_replicas: u32 = 1;
+
+    // Messages with a time of their own.
+    /// Take messages that say when they are to be delivered. Those taken before are delivered anyway.
+    timer_wheel_enable: bool = true;
+    /// How far ahead that may be, in seconds.
+    timer_max_delay_sec: u64 = 259_200;
 
     // Consuming.
     /// Let pulls wait for messages.
@@ -147,8 +151,10 @@ settings! {
     reject_pull_consumer_enable: bool = false;
     /// Evaluate SQL92 filters.
     enable_property_filter: bool = false;
-    /// Serve pulls on a slave.
+    /// Serve pulls on a slave while its master is there; without one a slave always serves them.
     slave_read_enable: bool = false;
+    /// Correct offsets that a slave does not have, like a master; else the group keeps them until it has.
+    offset_check_in_slave: bool = false;
     /// Carry out offset resets at the next pull, without asking the clients.
     use_server_side_reset_offset: bool = true;
     /// Keep the replies of request-reply as messages too.
@@ -295,18 +301,23 @@ impl BrokerConfig {
         self.broker_permission & crate::proto::body::permission::WRITE != 0
     }
 
+    /// What role and id together may not be, with which a broker does not start. The text is the reason.
+    ///
+    /// # Errors
+    /// A slave without an id of its own.
+    pub fn check_role(&self) -> Result<(), String> {
+        match (self.broker_role, self.broker_id) {
+            (BrokerRole::Slave, 0) => Err("a slave needs a brokerId of its own, above 0".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
     /// What types do not say. The text is the reason.
     ///
     /// # Errors
     /// The first thing that cannot be.
     pub fn check(&self) -> Result<(), String> {
         let require = |holds: bool, reason: &str| if holds { Ok(()) } else { Err(reason.to_owned()) };
-        // A slave without its master's log would take messages under its master's name that its master does not know.
-        require(
-            self.broker_role != BrokerRole::Slave,
-            "this version does not replicate, and a slave that copies nothing serves nobody; as a master it needs a \
-             brokerName of its own",
-        )?;
         let nameable =
             |name: &str| name.len() <= NAME_BYTES_MAX && !name.contains(|c: char| c.is_whitespace() || c.is_control());
         require(

@@ -3,6 +3,7 @@
 mod administering;
 mod allocations;
 mod consuming;
+mod filtering;
 mod ordering;
 mod polling;
 mod producing;
