@@ -16,8 +16,11 @@ use tokio::sync::watch;
 /// Both directions between all machines. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Links {
-    ways: Arc<Mutex<BTreeMap<(String, String), watch::Sender<Way>>>>,
+    ways: Arc<Mutex<Ways>>,
 }
+
+/// The state of each way, from one machine to the other.
+type Ways = BTreeMap<(String, String), watch::Sender<Way>>;
 
 /// One direction.
 #[derive(Clone, Copy, Default)]
@@ -55,7 +58,7 @@ impl Links {
         self.ways().entry((from.to_owned(), to.to_owned())).or_default().subscribe()
     }
 
-    fn ways(&self) -> MutexGuard<'_, BTreeMap<(String, String), watch::Sender<Way>>> {
+    fn ways(&self) -> MutexGuard<'_, Ways> {
         self.ways.lock().expect("no holder panics")
     }
 
@@ -104,8 +107,7 @@ async fn connection(
 /// Carries bytes one way until one end closes.
 async fn direction(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut way: watch::Receiver<Way>) {
     let mut buffer = vec![0; 64 * 1024];
-    loop {
-        let Ok(read @ 1..) = from.read(&mut buffer).await else { break };
+    while let Ok(read @ 1..) = from.read(&mut buffer).await {
         let delay = way.borrow().delay;
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
