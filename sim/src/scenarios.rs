@@ -34,6 +34,8 @@ mod model;
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/processes.rs"]
+mod processes;
 #[path = "../scenarios/slaves.rs"]
 mod slaves;
 #[path = "../scenarios/stalls.rs"]
@@ -103,6 +105,7 @@ pub const ALL: &[Scenario] = &[
     clients::MEMBERS,
     clients::DEAD_LETTERS,
     clients::LONG_POLL,
+    processes::PROCESSES,
     filters::FILTERS,
     stalls::STALLED_CUT,
     stalls::HANDED_BACK_FAILING,

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::future::Future;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,6 +25,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(30);
 /// `metaq up`
 pub fn up(args: UpArgs) -> Result<ExitCode> {
     run(async move {
+        // From here on: one that comes while the store is opened must end it in order, too.
+        let stop = signals::stop_requested();
         let env = real::env();
         let nameserver_address = resolve(&args.nameserver)?;
         let broker_address = resolve(&args.broker)?;
@@ -56,7 +59,7 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
         say!("nameserver  {}", nameserver.address());
         print_broker(&broker, &args.data);
         say!("ready       try: metaq send Orders 'a book'{}", named(reachable(nameserver.address())));
-        let code = serve_until_stopped(&broker).await?;
+        let code = serve_until_stopped(&broker, stop).await?;
         broker.stop(STOP_LIMIT).await?;
         nameserver.stop().await;
         Ok(code)
@@ -84,11 +87,13 @@ pub fn nameserver(args: NameserverArgs) -> Result<ExitCode> {
         None => resolve(&format!("{}:{}", settings.bind_address, settings.listen_port))?,
     };
     run(async move {
+        // From here on: one that comes while the store is opened must end it in order, too.
+        let stop = signals::stop_requested();
         let env = real::env();
         let nameserver = NameServerHandle::start(&env, settings, address, &args.data).await?;
         say!("nameserver  {}", nameserver.address());
         say!("ready       try: metaq broker -n {}", reachable(nameserver.address()));
-        signals::stop_requested().await?;
+        stop.await?;
         nameserver.stop().await;
         Ok(ExitCode::SUCCESS)
     })
@@ -133,6 +138,8 @@ pub fn broker(args: BrokerArgs) -> Result<ExitCode> {
     }
     config.listen_port = address.port();
     run(async move {
+        // From here on: one that comes while the store is opened must end it in order, too.
+        let stop = signals::stop_requested();
         let env = real::env();
         let nameservers = config.namesrv_addr.clone();
         let data = config.store_path_root_dir.clone();
@@ -144,16 +151,16 @@ pub fn broker(args: BrokerArgs) -> Result<ExitCode> {
         } else {
             say!("ready       try: NAMESRV_ADDR='{nameservers}' metaq bench produce");
         }
-        let code = serve_until_stopped(&broker).await?;
+        let code = serve_until_stopped(&broker, stop).await?;
         broker.stop(STOP_LIMIT).await?;
         Ok(code)
     })
 }
 
 /// Waits until the process is asked to stop, or the broker can go on no longer.
-async fn serve_until_stopped(broker: &BrokerHandle) -> Result<ExitCode> {
+async fn serve_until_stopped(broker: &BrokerHandle, stop: impl Future<Output = io::Result<()>>) -> Result<ExitCode> {
     use futures::future::{select, Either};
-    match select(Box::pin(signals::stop_requested()), Box::pin(broker.failed())).await {
+    match select(Box::pin(stop), Box::pin(broker.failed())).await {
         Either::Left((signal, _)) => {
             signal?;
             tracing::info!("stopping: flushing the store");

@@ -15,7 +15,7 @@ mod apache;
 mod kept;
 mod letters;
 mod looking;
-mod process;
+pub mod process;
 mod sending;
 pub mod tool;
 mod transactions;
