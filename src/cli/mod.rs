@@ -20,6 +20,7 @@ mod signals;
 mod store_check;
 mod tail;
 mod topic;
+mod trace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

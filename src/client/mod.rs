@@ -23,11 +23,14 @@ mod nameservers;
 mod producer;
 mod recorder;
 mod remote;
+mod requests;
 mod rules;
 mod server_requests;
 mod timing;
+mod trace;
 
 pub use crate::proto::body::MessageQueue;
+pub use crate::proto::message::trace::{Trace, TraceKind};
 pub use admin::{Admin, GroupLag, ResetTo, TopicTraffic};
 pub use compression::UnpackError;
 pub use consumer::{
@@ -36,6 +39,6 @@ pub use consumer::{
 pub use error::Error;
 pub use instance::Client;
 pub use message::{Message, Received};
-pub use producer::{Attempt, AutoBatch, Durability, Producer, ProducerBuilder, SendError, Sent};
+pub use producer::{Attempt, AutoBatch, Durability, Producer, ProducerBuilder, RequestError, SendError, Sent};
 pub use recorder::Recorder;
 pub use rules::allocation::{Allocation, AllocationError, MachineRooms};

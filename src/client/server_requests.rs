@@ -10,7 +10,7 @@ use super::message::Received;
 use crate::actors::net::{Answer, ConnectionHandle, Output, Service};
 use crate::proto::body::{from_slice, to_vec, GetConsumerStatusBody, MessageQueue, ResetOffsetBody};
 use crate::proto::remoting::requests::{
-    ConsumeMessageDirectly, GetConsumerRunningInfo, GetConsumerStatus, NotifyConsumerIdsChanged,
+    ConsumeMessageDirectly, GetConsumerRunningInfo, GetConsumerStatus, NotifyConsumerIdsChanged, PushReplyMessage,
     ResetConsumerClientOffset,
 };
 use crate::proto::remoting::{encode_response, request, response, Head, RawFrame, Response};
@@ -73,7 +73,14 @@ impl ServerRequests {
                     Response::success().with_body(to_vec(&member.consume_directly(message).await))
                 })))
             }
-            // Transactions and replies belong to producers that this client does not have yet.
+            request::PUSH_REPLY_MESSAGE_TO_CLIENT => {
+                let reply = Received::of_reply(&PushReplyMessage::decode(&head.ext)?, body);
+                if let Some(client) = self.client.upgrade() {
+                    client.requests.replied(reply);
+                }
+                Ok(Reply::Now(Response::success()))
+            }
+            // Transactions belong to producers that this client does not have yet.
             code => Err(Response::not_supported(code)),
         }
     }

@@ -7,5 +7,6 @@ mod filtering;
 mod ordering;
 mod polling;
 mod producing;
+mod requesting;
 mod scripted;
 pub mod support;
