@@ -40,6 +40,13 @@ pub enum BrokerError {
     TransactionForbidden { address: String },
     #[error("accurate timer message is not enabled, timerWheelEnable is false")]
     TimerNotEnabled,
+    #[error(
+        "timer message illegal, the delay time should not be bigger than the max delay {delay_ms_max}ms; or if set del \
+         msg, the delay time should be bigger than the current time"
+    )]
+    TimerIllegal { delay_ms_max: i64 },
+    #[error("too many messages are taken back in this second, at most {limit}")]
+    TimerRecallsFull { limit: u32 },
     #[error("subscription group not exist, {group} {faq}", faq = FAQ)]
     SendGroupNotExist { group: String },
     #[error("[REJECTREQUEST]system busy, start flow control for a while")]
@@ -210,7 +217,9 @@ impl BrokerError {
             | CommitGroupNotExist { .. }
             | ResetGroupNotExist { .. }
             | GroupConfigMissing { .. } => code::SUBSCRIPTION_GROUP_NOT_EXIST,
-            MessageIllegal { .. } | BatchToRetryTopic { .. } | BatchBody { .. } => code::MESSAGE_ILLEGAL,
+            MessageIllegal { .. } | TimerIllegal { .. } | BatchToRetryTopic { .. } | BatchBody { .. } => {
+                code::MESSAGE_ILLEGAL
+            }
             Rejected | Overload | TableFull { .. } | NotOnThisSlave { .. } | NotSyncedYet => code::SYSTEM_BUSY,
             ServiceNotAvailable { .. } => code::SERVICE_NOT_AVAILABLE,
             Expression(_) => code::SUBSCRIPTION_PARSE_FAILED,
@@ -220,6 +229,7 @@ impl BrokerError {
             ResetNotOnline { .. } | ConsumerNotOnline { .. } => code::CONSUMER_NOT_ONLINE,
             ClientTimeout { .. } => code::CONSUME_MSG_TIMEOUT,
             TimerNotEnabled
+            | TimerRecallsFull { .. }
             | NotAcceptingYet { .. }
             | StoreFailed { .. }
             | Sql92Disabled

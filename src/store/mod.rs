@@ -35,6 +35,7 @@ mod seldom;
 pub mod snapshot;
 mod state;
 mod time_search;
+pub mod timer;
 mod trouble;
 mod writer;
 pub use batch::{AppendBatch, AppendItem, AppendResult, GroupId, Stored, TagsCode};

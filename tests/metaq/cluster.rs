@@ -12,4 +12,5 @@ mod saves;
 mod settings;
 mod slaves;
 pub mod support;
+mod timers;
 mod wire;

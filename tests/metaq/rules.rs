@@ -69,6 +69,7 @@ impl Broker {
             clients: Clients::new(1000, 600_000),
             offsets: OffsetTable::new(500, 1000),
             send: SendRules {
+                timer: metaq::broker::timer::TimerRules { enabled: true, delay_ms_max: 259_200_000 },
                 cluster: "DefaultCluster".to_owned(),
                 region: "DefaultRegion".to_owned(),
                 trace_on: true,
@@ -132,7 +133,7 @@ impl Broker {
             sys_flag: 0,
         };
         let topic = self.topics.create_on_send(first, WALL, &mut Vec::new())?;
-        let plan = self.send.plan(&request, &topic, None, 0)?;
+        let plan = self.send.plan(&request, &topic, None, 0, || WALL)?;
         let (place, queue_id) = plan.target.place();
         let mut stored = sorted(&edited(&properties, &plan.edits(&self.send, "MADE")));
         stored.dedup();

@@ -6,6 +6,7 @@
 //! | log writer | writes the log | the broker stops: it cannot trust its log |
 //! | keeper | carries out effects of the rules | the broker stops |
 //! | delay scheduler | delivers delayed messages once they are due | the broker stops |
+//! | timer | delivers messages with a time of their own in the second they ask for | the broker stops |
 //! | housekeeper | builds the index, deletes what has expired | the broker stops |
 //! | registrar | tells the NameServers what is here | the broker stops |
 //! | metadata sync | keeps a slave's tables those of its master | the broker stops |
@@ -13,6 +14,7 @@
 
 mod catch_up;
 pub mod delay;
+pub mod due;
 pub mod errors;
 pub mod handlers;
 pub mod housekeeper;
@@ -25,6 +27,7 @@ pub mod saved;
 mod send;
 pub mod service;
 pub mod shared;
+pub mod timer;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -43,6 +46,7 @@ use self::registrar::{Registrar, RegistrarMessage};
 use self::saved::Saved;
 use self::service::BrokerService;
 use self::shared::{Parts, Settings, Shared};
+use self::timer::{TimerActor, TimerMessage};
 use super::log_writer::{LogWriterHandle, LogWriterOptions};
 use super::net::{ListenerHandle, ListenerOptions};
 use super::settings_file::SettingsFile;
@@ -68,6 +72,7 @@ pub struct BrokerHandle {
     listener: ListenerHandle,
     old_clients: Option<ListenerHandle>,
     delay: ActorRef<DelayMessage>,
+    timer: ActorRef<TimerMessage>,
     keeper: ActorRef<KeeperMessage>,
     housekeeper: ActorRef<HousekeeperMessage>,
     registrar: ActorRef<RegistrarMessage>,
@@ -171,10 +176,11 @@ impl BrokerHandle {
         if shared.role.takes_writes() {
             catch_up::catch_up(&shared).await;
         }
+        let (timer, _) = Actor::spawn_linked(None, TimerActor, Arc::clone(&shared), root.get_cell()).await?;
 
         let (listener, old_clients) = listen(env, &shared, listener).await?;
         registrar.cast(RegistrarMessage::Register { done: None })?;
-        Ok(BrokerHandle { shared, listener, old_clients, delay, keeper, housekeeper, registrar, root, failure })
+        Ok(BrokerHandle { shared, listener, old_clients, delay, timer, keeper, housekeeper, registrar, root, failure })
     }
 
     /// The address it listens on.
@@ -220,6 +226,11 @@ impl BrokerHandle {
             Ok(()) => stopped.await.unwrap_or_else(|_| Err("the delay scheduler has ended".to_owned())),
             Err(_) => Err("the delay scheduler has ended".to_owned()),
         };
+        let (done, stopped) = oneshot::channel();
+        let timer_saved = match self.timer.cast(TimerMessage::Stop { done }) {
+            Ok(()) => stopped.await.unwrap_or_else(|_| Err("the timer has ended".to_owned())),
+            Err(_) => Err("the timer has ended".to_owned()),
+        };
         let (done, flushed) = oneshot::channel();
         let saved = match self.keeper.cast(KeeperMessage::Flush { done }) {
             Ok(()) => flushed.await.unwrap_or_else(|_| Err("the keeper has ended".to_owned())),
@@ -233,7 +244,7 @@ impl BrokerHandle {
         let closed = self.shared.writer.close(limit).await;
         self.root.stop(None);
         closed?;
-        delays_saved.and(saved).map_err(anyhow::Error::msg)
+        delays_saved.and(timer_saved).and(saved).map_err(anyhow::Error::msg)
     }
 }
 
@@ -408,7 +419,7 @@ fn boot_options(config: &BrokerConfig) -> BootOptions<'_> {
         broker_topic: config.broker_topic_enable,
         trace_topic: config.trace_topic_enable,
         trace_topic_name: &config.msg_trace_topic_name,
-        // The topic is there as in RocketMQ, though the timer is not: tools list it, and nobody may send to it.
+        // Whether messages are taken or not: those that were are delivered from there.
         timer: true,
         revive_queues: config.revive_queue_num,
     }

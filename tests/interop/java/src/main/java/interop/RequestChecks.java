@@ -1,6 +1,7 @@
 package interop;
 
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -24,6 +25,7 @@ final class RequestChecks {
     private static void request(Scene scene) throws Exception {
         String topic = scene.topic();
         DefaultMQProducer replier = scene.producer("_replier");
+        List<String> refused = Collections.synchronizedList(new ArrayList<>());
         DefaultMQPushConsumer consumer = scene.pushConsumer();
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (batch, context) -> {
@@ -34,6 +36,7 @@ final class RequestChecks {
                         Scene.sent(replier.send(reply, 20_000));
                     }
                 } catch (Exception failed) {
+                    refused.add(failed.toString());
                     return ConsumeConcurrentlyStatus.RECONSUME_LATER;
                 }
             }
@@ -43,7 +46,11 @@ final class RequestChecks {
         DefaultMQProducer producer = scene.producer();
         List<String> replies = new ArrayList<>();
         for (int i = 0; i < 10; i++) {
-            replies.add(Inbox.body(producer.request(Scene.message(topic, "m" + i), 60_000)));
+            try {
+                replies.add(Inbox.body(producer.request(Scene.message(topic, "m" + i), 30_000)));
+            } catch (RequestTimeoutException late) {
+                throw new AssertionError(late.getMessage() + " " + refused, late);
+            }
         }
         for (int i = 0; i < 10; i++) {
             Scene.expectEqual("re: m" + i, replies.get(i), "reply");
