@@ -10,7 +10,7 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
     let config = [base.clone(), vec!["proto"]].concat();
     let store = [proto.clone(), vec!["proto", "config"]].concat();
     let rules = [store.clone(), vec!["store"]].concat();
-    let actors = [rules.clone(), vec!["nameserver", "broker"]].concat();
+    let actors = [rules.clone(), vec!["nameserver", "broker", "ha"]].concat();
     let client = [proto.clone(), vec!["proto", "store", "actors"]].concat();
     let cli = [actors.clone(), vec!["actors", "client"]].concat();
     BTreeMap::from([
@@ -19,7 +19,8 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("proto", proto),
         ("store", store),
         ("nameserver", rules.clone()),
-        ("broker", rules),
+        ("broker", rules.clone()),
+        ("ha", rules),
         ("actors", actors),
         ("client", client),
         ("cli", cli),
@@ -27,7 +28,7 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
 }
 
 /// Modules whose code decides and therefore names no runtime.
-const DECIDE: [&str; 5] = ["proto", "store", "nameserver", "broker", "config"];
+const DECIDE: [&str; 6] = ["proto", "store", "nameserver", "broker", "ha", "config"];
 /// They panic when nobody reads any more.
 const LOUD: [&str; 4] = [" println!(", " eprintln!(", " print!(", " eprint!("];
 /// The world, which only `env/real` touches.

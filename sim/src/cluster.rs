@@ -9,7 +9,7 @@ use futures::channel::oneshot;
 use futures::future::{select, Either};
 use metaq::actors::broker::BrokerHandle;
 use metaq::actors::nameserver::NameServerHandle;
-use metaq::config::broker::BrokerConfig;
+use metaq::config::broker::{BrokerConfig, BrokerRole};
 use metaq::config::nameserver::NameServerSettings;
 use metaq::proto::remoting::requests::UpdateAndCreateTopic;
 use metaq::proto::remoting::{request, response, Command};
@@ -23,6 +23,7 @@ use crate::world::{NodeId, World};
 
 const NAMESERVER_PORT: u16 = 9876;
 const BROKER_PORT: u16 = 10_911;
+const HA_PORT: u16 = 10_912;
 /// How long a broker that was just started may take until it serves.
 pub const START_LIMIT: Duration = Duration::from_secs(30);
 /// How long a broker that is asked to stop may take.
@@ -37,6 +38,17 @@ pub const QUEUES: u32 = 4;
 /// The consumer group of most scenarios.
 pub const GROUP: &str = "billing";
 
+/// A broker that copies another.
+#[derive(Clone, Copy, Debug)]
+pub struct Slave {
+    /// Its machine.
+    pub node: NodeId,
+    /// Number of the broker that it copies.
+    pub of: usize,
+    /// Its broker id.
+    pub id: u64,
+}
+
 /// A cluster. Everything runs from its start on.
 #[derive(Clone)]
 pub struct Cluster {
@@ -48,6 +60,8 @@ pub struct Cluster {
     pub nameservers: Vec<NodeId>,
     /// Machines of the brokers.
     pub brokers: Vec<NodeId>,
+    /// Slaves, in the order of their brokers and ids.
+    pub slaves: Vec<Slave>,
     /// The settings all brokers share.
     pub config: BrokerConfig,
     groups: Vec<String>,
@@ -72,7 +86,13 @@ impl Cluster {
             Client::Producer { .. } => None,
         });
         let groups = groups.collect();
-        let cluster = Cluster { world: world.clone(), admin, nameservers, brokers, config, groups };
+        let slaves = roster.slaves.iter().enumerate().map(|(index, name)| Slave {
+            node: machine(name),
+            of: index / plan.slaves,
+            id: (index % plan.slaves) as u64 + 1,
+        });
+        let slaves = slaves.collect();
+        let cluster = Cluster { world: world.clone(), admin, nameservers, brokers, slaves, config, groups };
         for node in &cluster.nameservers {
             let node = *node;
             world.set_program(node, move |world| run_nameserver(world, node));
@@ -84,7 +104,30 @@ impl Cluster {
             world.run_program(node);
             cluster.make_topic(index).await;
         }
+        for slave in &cluster.slaves {
+            let (node, config) = (slave.node, cluster.config_of_slave(slave));
+            world.set_program(node, move |world| run_broker(world, node, config.clone()));
+            world.run_program(node);
+        }
         cluster
+    }
+
+    /// The master's machine is lost for good, and a slave goes on in its place.
+    pub async fn replace_by(&mut self, slave: Slave) {
+        let (lost, node, config) = (self.brokers[slave.of], slave.node, self.config_of(slave.of));
+        self.world.set_program(lost, |_| {});
+        for gone in [lost, node] {
+            if self.world.is_alive(gone) {
+                self.world.kill(gone);
+            }
+        }
+        self.world.disk(lost).wipe();
+        let mut config = config;
+        config.broker_role = BrokerRole::AsyncMaster;
+        self.world.set_program(node, move |world| run_broker(world, node, config.clone()));
+        self.world.boot(node);
+        self.brokers[slave.of] = node;
+        self.make_topic(slave.of).await;
     }
 
     /// Addresses of the NameServers.
@@ -102,6 +145,16 @@ impl Cluster {
         config.broker_name = self.broker_name(index);
         config.namesrv_addr = self.nameserver_addresses().join(";");
         config.store_path_root_dir = "/data/store".to_owned();
+        config
+    }
+
+    /// A slave is told its master's address, and tells nobody its own: clients do not know it.
+    fn config_of_slave(&self, slave: &Slave) -> BrokerConfig {
+        let mut config = self.config_of(slave.of);
+        config.broker_role = BrokerRole::Slave;
+        config.broker_id = slave.id;
+        config.namesrv_addr = String::new();
+        config.ha_master_address = format!("{}:{HA_PORT}", self.world.ip(self.brokers[slave.of]));
         config
     }
 
@@ -217,13 +270,16 @@ fn run_broker(world: &World, node: NodeId, config: BrokerConfig) {
     let address = SocketAddr::new(world.ip(node).into(), BROKER_PORT);
     let (stop, asked_to_stop) = oneshot::channel();
     world.can_be_stopped(node, stop);
+    let known = config.broker_role != BrokerRole::Slave;
     world.clone().spawn(node, async move {
         let running = match BrokerHandle::start(&env, config, address).await {
             Ok(running) => running,
             Err(error) => return ended(&world, node, Violation::new("a broker starts", format!("{error:#}"))),
         };
         world.note(node, "broker serves", &[], "");
-        world.history().add(node, Event::Up(world.name(node).as_str().into()));
+        if known {
+            world.history().add(node, Event::Up(world.name(node).as_str().into()));
+        }
         if let Some(reason) = failure_before_stop(&running, asked_to_stop).await {
             return ended(&world, node, Violation::new("a broker keeps running", reason));
         }

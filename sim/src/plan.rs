@@ -39,6 +39,9 @@ pub struct Plan {
     pub nameservers: usize,
     /// Number of brokers: `broker-0` and so on.
     pub brokers: usize,
+    /// Slaves of each broker: `broker-0-slave-1` and so on.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub slaves: usize,
     /// How links are.
     pub network: Quality,
     /// Whether rare but legal behaviour inside the product is forced (`Env::buggify`).
@@ -141,6 +144,11 @@ fn is_zero(number: &u64) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn is_zero_level(number: &u32) -> bool {
     *number == 0
 }
@@ -194,6 +202,9 @@ impl Plan {
         Roster {
             nameservers: (0..self.nameservers).map(|index| format!("ns-{index}")).collect(),
             brokers: (0..self.brokers).map(|index| format!("broker-{index}")).collect(),
+            slaves: (0..self.brokers)
+                .flat_map(|index| (1..=self.slaves).map(move |id| format!("broker-{index}-slave-{id}")))
+                .collect(),
             clients: self.clients.iter().map(|client| client.name().to_owned()).collect(),
         }
     }

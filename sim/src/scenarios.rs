@@ -32,6 +32,8 @@ mod model;
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/replication.rs"]
+mod replication;
 #[path = "../scenarios/stalls.rs"]
 mod stalls;
 #[path = "../scenarios/store_crash.rs"]
@@ -98,6 +100,8 @@ pub const ALL: &[Scenario] = &[
     stalls::HANDED_BACK_FAILING,
     stalls::FAILED_SYNC_CUT,
     stalls::FREED,
+    replication::COPIES,
+    replication::LAGGING,
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,

@@ -73,6 +73,8 @@ pub enum Canary {
     LockEndsWithConnection,
     /// A client whose connection ended stays a member of its groups.
     DeadMemberStays,
+    /// What a slave says it has is believed, however much that is.
+    SlaveOffsetTrusted,
     /// Some runs fail although nothing is wrong.
     FailOnPurpose,
     /// Random numbers come from the machine that runs the simulation: no run can be repeated.

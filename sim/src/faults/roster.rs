@@ -9,6 +9,8 @@ pub struct Roster {
     pub nameservers: Vec<String>,
     /// Brokers.
     pub brokers: Vec<String>,
+    /// Slaves of the brokers.
+    pub slaves: Vec<String>,
     /// Producers and consumers.
     pub clients: Vec<String>,
 }
@@ -16,7 +18,7 @@ pub struct Roster {
 impl Roster {
     /// NameServers and brokers.
     pub fn servers(&self) -> Vec<String> {
-        self.nameservers.iter().chain(&self.brokers).cloned().collect()
+        self.nameservers.iter().chain(&self.brokers).chain(&self.slaves).cloned().collect()
     }
 
     /// All machines.
@@ -40,9 +42,12 @@ impl<'a> Draw<'a> {
         Draw { random, roster }
     }
 
-    /// Some broker.
+    /// Some broker, master or slave.
     pub fn broker(&mut self) -> String {
-        self.random.pick(&self.roster.brokers).clone()
+        if self.roster.slaves.is_empty() || self.random.below(2) == 0 {
+            return self.random.pick(&self.roster.brokers).clone();
+        }
+        self.random.pick(&self.roster.slaves).clone()
     }
 
     /// A broker, or now and then a NameServer.

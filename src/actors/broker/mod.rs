@@ -17,6 +17,7 @@ pub mod housekeeper;
 pub mod keeper;
 mod pull;
 pub mod registrar;
+pub mod replication;
 pub mod saved;
 mod send;
 pub mod service;
@@ -35,9 +36,11 @@ use self::delay::{DelayActor, DelayArguments, DelayMessage};
 use self::housekeeper::{Housekeeper, HousekeeperArguments, HousekeeperMessage};
 use self::keeper::{Keeper, KeeperArguments, KeeperMessage};
 use self::registrar::{Registrar, RegistrarMessage};
+use self::replication::{is_slave, Replication, RunningReplication};
 use self::saved::Saved;
 use self::service::BrokerService;
 use self::shared::{Parts, Settings, Shared};
+use super::ha::HaStatus;
 use super::log_writer::{LogWriterHandle, LogWriterOptions};
 use super::net::{ListenerHandle, ListenerOptions};
 use super::settings_file::SettingsFile;
@@ -65,6 +68,7 @@ pub struct BrokerHandle {
     keeper: ActorRef<KeeperMessage>,
     housekeeper: ActorRef<HousekeeperMessage>,
     registrar: ActorRef<RegistrarMessage>,
+    replication: RunningReplication,
     root: ActorRef<BrokerMessage>,
     failure: watch::Receiver<Option<String>>,
 }
@@ -97,12 +101,13 @@ impl BrokerHandle {
         let (groups_file, groups) = Saved::open(env, &root_directory)?;
         let (mut offsets_file, mut offsets) = Saved::open(env, &root_directory)?;
         let (delays_file, delays) = Saved::open(env, &root_directory)?;
-        let Opened { store, writer, dispatcher, report } = store::open(env, store_options(&config)).await?;
+        let Opened { store, mut writer, dispatcher, report } = store::open(env, store_options(&config)).await?;
         for repair in &report.repairs {
             tracing::warn!("{repair}");
         }
         tracing::info!(exit = ?report.exit, records = report.records_read, end = report.log_end.0, "the store is open");
-        if report.exit == Exit::Unclean && !env.canary(Canary::OffsetsAboveEnd) {
+        // A slave's queues lag behind its master's offsets all the time.
+        if report.exit == Exit::Unclean && !is_slave(&config) && !env.canary(Canary::OffsetsAboveEnd) {
             lower_offsets(&store, &mut offsets, &mut offsets_file).await?;
         }
 
@@ -116,7 +121,10 @@ impl BrokerHandle {
             clean_every: Duration::from_millis(config.clean_resource_interval.max(100)),
         };
         let (housekeeper, dispatch) = Housekeeper::start(arguments, &root).await?;
-        let writer = LogWriterHandle::start(env, writer, writer_options(&config), dispatch, &root).await?;
+        let replication = Replication::open(env, &config, &store, &mut writer)?;
+        let parts = (replication.quorum.clone(), replication.signal.clone());
+        let writer = LogWriterHandle::start(env, writer, writer_options(&config), dispatch, parts, &root).await?;
+        let replication = replication.start(&config, address, writer.clone(), &root).await?;
         let advertised = advertised(env, &config, address)?;
 
         let mut effects = Vec::new();
@@ -154,7 +162,7 @@ impl BrokerHandle {
 
         let (listener, old_clients) = listen(env, &shared, listener).await?;
         registrar.cast(RegistrarMessage::Register { done: None })?;
-        Ok(BrokerHandle { shared, listener, old_clients, delay, keeper, housekeeper, registrar, root, failure })
+        Ok(BrokerHandle { shared, listener, old_clients, delay, keeper, housekeeper, registrar, replication, root, failure })
     }
 
     /// The address it listens on.
@@ -170,6 +178,11 @@ impl BrokerHandle {
     /// Where old clients, which use the port two below, are served; `None` if that port was taken.
     pub fn old_clients_address(&self) -> Option<SocketAddr> {
         self.old_clients.as_ref().map(ListenerHandle::address)
+    }
+
+    /// How replication stands.
+    pub fn ha_status(&self) -> HaStatus {
+        self.replication.ha.status()
     }
 
     /// What its sessions and actors share.
@@ -210,6 +223,7 @@ impl BrokerHandle {
             // What is not indexed now is at the next start.
             let _ = drained.await;
         }
+        self.replication.stop();
         let closed = self.shared.writer.close(limit).await;
         self.root.stop(None);
         closed?;
@@ -217,12 +231,12 @@ impl BrokerHandle {
     }
 }
 
-/// What a role asks for and does not get is said.
+/// A master's id is 0, whatever is set.
 fn warn_of_role(config: &mut BrokerConfig) {
-    if config.broker_role == BrokerRole::SyncMaster {
-        tracing::warn!("brokerRole=SYNC_MASTER: this version does not replicate, messages are on this broker alone");
+    if config.broker_role == BrokerRole::SyncMaster && config.in_sync_replicas == 1 {
+        tracing::warn!("inSyncReplicas=1: this SYNC_MASTER does not wait for slaves");
     }
-    if config.broker_id != 0 {
+    if config.broker_id != 0 && !is_slave(config) {
         tracing::warn!(id = config.broker_id, "brokerId is 0 for every master");
         config.broker_id = 0;
     }
@@ -336,6 +350,7 @@ fn writer_options(config: &BrokerConfig) -> LogWriterOptions {
     LogWriterOptions {
         flush: flush_mode(config),
         sync_timeout: Duration::from_millis(config.sync_flush_timeout),
+        slave_timeout: Duration::from_millis(config.slave_timeout),
         flush_interval: Duration::from_millis(config.flush_interval_commit_log.clamp(10, 10_000)),
     }
 }

@@ -261,7 +261,8 @@ impl Shared {
         let stored = appended.results.into_iter().next().ok_or_else(|| failed("the log writer gave no result"))?;
         let stored = stored.map_err(|error| store_failure(&error))?;
         match appended.durability {
-            Durability::AsPromised => Ok(stored),
+            // It is stored here; whoever stores something on its own account has nobody to tell that slaves lack it.
+            Durability::AsPromised | Durability::ReplicationTimedOut | Durability::NotReplicated => Ok(stored),
             Durability::SyncTimedOut => Err(failed("the log was not synced in time")),
             Durability::SyncFailed => Err(failed("the log could not be synced")),
         }
