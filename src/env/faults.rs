@@ -75,6 +75,8 @@ pub enum Canary {
     DeadMemberStays,
     /// What a slave says it has is believed, however much that is.
     SlaveOffsetTrusted,
+    /// A slave that is gone goes on to count for what is in sync.
+    AbsentSlaveCounts,
     /// Some runs fail although nothing is wrong.
     FailOnPurpose,
     /// Random numbers come from the machine that runs the simulation: no run can be repeated.

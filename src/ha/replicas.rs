@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::env::{Canaries, Millis};
+use crate::env::{Canaries, Canary, Millis};
 
 /// Who a slave is. Two connections of one slave are one copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +88,8 @@ impl Replicas {
 
     /// A connection has ended.
     pub fn on_closed(&mut self, id: SlaveId, connection: u64) {
-        if self.slaves.get(&id).is_some_and(|slave| slave.connection == connection) {
+        let newest = self.slaves.get(&id).is_some_and(|slave| slave.connection == connection);
+        if newest && !self.canaries.has(Canary::AbsentSlaveCounts) {
             self.slaves.remove(&id);
         }
     }

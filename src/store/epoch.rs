@@ -141,6 +141,8 @@ impl Epochs {
             _ if end.0 == 0 => Parting::At(end),
             // A log without epochs was copied from somewhere, or is a slave's of the plain protocol.
             (None, _) if end <= master_end => Parting::At(end),
+            // All of the master's log is known, and none of it is here: what it had before it lost on its way down.
+            (Some(_), Some(first)) if first.start.0 == 0 => Parting::At(first.start),
             (Some(last), Some(first)) if last.number < first.number => Parting::Before(first.start),
             _ => Parting::Foreign,
         }
@@ -164,8 +166,7 @@ impl EpochFile {
     /// # Errors
     /// If neither it nor its backup can be used: without epochs a slave cannot tell whether its log is its master's.
     pub fn open(disk: &Arc<dyn Disk>, root: &Path) -> Result<EpochFile, ConfigLoadError> {
-        let (file, loaded) =
-            ConfigFile::open(Arc::clone(disk), EpochFile::path(root), FILE_LEN_MAX, Epochs::decode)?;
+        let (file, loaded) = ConfigFile::open(Arc::clone(disk), EpochFile::path(root), FILE_LEN_MAX, Epochs::decode)?;
         Ok(EpochFile { epochs: loaded.into_value().unwrap_or_default(), file })
     }
 
@@ -241,7 +242,9 @@ mod tests {
         assert_eq!(parting(&[(1, 0)], 300, &[(1, 0), (2, 400)], 700), at(300), "behind by an epoch");
         assert_eq!(parting(&[(1, 0)], 300, &[(1, 0)], 200), at(200), "ahead");
         assert_eq!(parting(&[(1, 0)], 300, &[(5, 900)], 2000), Parting::Before(PhysicalOffset(900)));
-        assert_eq!(parting(&[(7, 0)], 300, &[(1, 0), (2, 100)], 500), Parting::Foreign);
+        assert_eq!(parting(&[(1, 0)], 300, &[(2, 0)], 0), at(0), "the master lost everything");
+        assert_eq!(parting(&[(7, 0)], 300, &[(1, 0), (2, 100)], 500), at(0));
+        assert_eq!(parting(&[(7, 0)], 300, &[(1, 100), (2, 200)], 500), Parting::Foreign);
         assert_eq!(parting(&[], 300, &[(1, 0)], 200), Parting::Foreign, "no epochs, and ahead");
         assert_eq!(parting(&[], 300, &[(1, 0)], 400), at(300), "a copied log");
     }

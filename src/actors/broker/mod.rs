@@ -40,7 +40,7 @@ use self::replication::{is_slave, Replication, RunningReplication};
 use self::saved::Saved;
 use self::service::BrokerService;
 use self::shared::{Parts, Settings, Shared};
-use super::ha::HaStatus;
+use super::ha::{HaMasterHandle, HaStatus};
 use super::log_writer::{LogWriterHandle, LogWriterOptions};
 use super::net::{ListenerHandle, ListenerOptions};
 use super::settings_file::SettingsFile;
@@ -162,7 +162,18 @@ impl BrokerHandle {
 
         let (listener, old_clients) = listen(env, &shared, listener).await?;
         registrar.cast(RegistrarMessage::Register { done: None })?;
-        Ok(BrokerHandle { shared, listener, old_clients, delay, keeper, housekeeper, registrar, replication, root, failure })
+        Ok(BrokerHandle {
+            shared,
+            listener,
+            old_clients,
+            delay,
+            keeper,
+            housekeeper,
+            registrar,
+            replication,
+            root,
+            failure,
+        })
     }
 
     /// The address it listens on.
@@ -178,6 +189,11 @@ impl BrokerHandle {
     /// Where old clients, which use the port two below, are served; `None` if that port was taken.
     pub fn old_clients_address(&self) -> Option<SocketAddr> {
         self.old_clients.as_ref().map(ListenerHandle::address)
+    }
+
+    /// Where slaves are served; `None` if that port was taken.
+    pub fn ha_address(&self) -> Option<SocketAddr> {
+        self.replication.master.as_ref().map(HaMasterHandle::address)
     }
 
     /// How replication stands.

@@ -174,7 +174,7 @@ impl State {
             peer,
             ha: self.ha.clone(),
             stopped: Arc::clone(&self.stopped),
-            link: Link::new(self.batch_max, now),
+            link: Link::new(self.batch_max, now).with_canaries(self.ha.env().canaries()),
             slave: None,
             out: Vec::new(),
             written: 0,

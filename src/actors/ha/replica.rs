@@ -199,7 +199,9 @@ impl Following {
             };
             let (state, pause) = match &end {
                 End::Refused(why) => (FollowState::Refusing(why.clone()), REFUSED_AGAIN_AFTER),
-                End::Replicate(error @ (ReplicateError::Damaged { .. } | ReplicateError::FileSize { .. })) => (FollowState::Refusing(error.to_string()), REFUSED_AGAIN_AFTER),
+                End::Replicate(error @ (ReplicateError::Damaged { .. } | ReplicateError::FileSize { .. })) => {
+                    (FollowState::Refusing(error.to_string()), REFUSED_AGAIN_AFTER)
+                }
                 _ => (FollowState::Connecting, RETRY_AFTER),
             };
             if self.is_stopped() {

@@ -67,7 +67,14 @@ struct Inner {
 
 impl HaState {
     /// The state of a broker that just opened its store.
-    pub fn new(env: &Env, store: Arc<Store>, file: EpochFile, quorum: Quorum, signal: LogSignal, slave: bool) -> HaState {
+    pub fn new(
+        env: &Env,
+        store: Arc<Store>,
+        file: EpochFile,
+        quorum: Quorum,
+        signal: LogSignal,
+        slave: bool,
+    ) -> HaState {
         HaState(Arc::new(Inner {
             env: env.clone(),
             store,

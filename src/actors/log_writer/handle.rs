@@ -6,9 +6,9 @@ use std::time::Duration;
 use ractor::{Actor, ActorRef};
 use tokio::sync::oneshot;
 
+use super::following::{Change, Replicate, Replicated};
 use super::reply::{Appended, Inbox, Reply, Ticket};
 use super::{lock, Arguments, LogMessage, LogWriterActor, LogWriterOptions};
-use super::following::{Change, Replicate, Replicated};
 use crate::actors::broker::housekeeper::DispatchSignal;
 use crate::actors::ha::{LogSignal, Quorum};
 use crate::env::Env;

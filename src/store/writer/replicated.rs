@@ -120,8 +120,7 @@ impl LogWriter {
                     break;
                 }
                 Ok(Parsed::Blank { size }) if at.0 + u64::from(size) != segment.end() => {
-                    let (at, segment_size) =
-                        (PhysicalOffset(at.0 + u64::from(size)), segment.end() - segment.base());
+                    let (at, segment_size) = (PhysicalOffset(at.0 + u64::from(size)), segment.end() - segment.base());
                     wrong = Some(ReplicateError::FileSize { at, segment_size });
                     break;
                 }
