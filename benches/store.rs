@@ -130,7 +130,7 @@ fn pulling(criterion: &mut Criterion) {
     let directory = TempDir::new().expect("a directory");
     let Opened { store, writer: _writer, .. } = filled(&runtime, directory.path(), 3000);
     let queue = store.queue("TopicTest", 1).expect("the queue");
-    let limits = ReadLimits { records: 32, bytes: u32::MAX };
+    let limits = ReadLimits::new(32, u32::MAX);
     let mut group = criterion.benchmark_group("read");
     group.throughput(Throughput::Elements(32));
     let mut out = Vec::new();

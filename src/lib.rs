@@ -7,8 +7,9 @@
 //! 3. [`store`]: commit log, consume queues, index, recovery, config files.
 //! 4. [`nameserver`] and [`broker`]: the rules, as plain state machines that never wait.
 //! 5. [`actors`]: thin ractor shells that carry out what the rules decide.
-//! 6. [`client`]: the client library, for this and every other RocketMQ cluster.
-//! 7. [`cli`]: the commands of the one binary.
+//! 6. [`audit`]: what clients did and saw, and the checkers that judge it.
+//! 7. [`client`]: the client library, for this and every other RocketMQ cluster.
+//! 8. [`cli`]: the commands of the one binary.
 
 pub mod env;
 pub mod config;
@@ -18,6 +19,7 @@ pub mod ha;
 pub mod nameserver;
 pub mod broker;
 pub mod actors;
+pub mod audit;
 pub mod client;
 #[cfg(feature = "tokio")]
 pub mod cli;

@@ -11,8 +11,8 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
     let store = [proto.clone(), vec!["proto", "config"]].concat();
     let rules = [store.clone(), vec!["store"]].concat();
     let actors = [rules.clone(), vec!["nameserver", "broker", "ha"]].concat();
-    let client = [proto.clone(), vec!["proto", "store", "actors"]].concat();
-    let cli = [actors.clone(), vec!["actors", "client"]].concat();
+    let client = [proto.clone(), vec!["proto", "store", "actors", "audit"]].concat();
+    let cli = [actors.clone(), vec!["actors", "client", "audit"]].concat();
     BTreeMap::from([
         ("env", vec![]),
         ("config", config),
@@ -22,13 +22,14 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("broker", rules.clone()),
         ("ha", rules),
         ("actors", actors),
+        ("audit", vec![]),
         ("client", client),
         ("cli", cli),
     ])
 }
 
 /// Modules whose code decides and therefore names no runtime.
-const DECIDE: [&str; 6] = ["proto", "store", "nameserver", "broker", "ha", "config"];
+const DECIDE: [&str; 7] = ["proto", "store", "nameserver", "broker", "ha", "config", "audit"];
 /// They panic when nobody reads any more.
 const LOUD: [&str; 4] = [" println!(", " eprintln!(", " print!(", " eprint!("];
 /// The world, which only `env/real` touches.

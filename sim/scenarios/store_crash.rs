@@ -202,7 +202,7 @@ pub fn read_one(store: &Arc<Store>, id: u32, from: u64) -> Result<Option<(u64, M
     let Some(queue) = store.queue(TOPIC, id) else { return Ok(None) };
     let from = queue.min().max(QueueOffset(from));
     let mut out = Vec::new();
-    let limits = ReadLimits { records: 1, bytes: 1 };
+    let limits = ReadLimits::new(1, 1);
     let broken = |finding: String| Violation::new("reads give what was written", finding);
     let read = store.read(&queue, from, &limits, &mut |_: &EntryForFilter| true, &mut out);
     read.map_err(|error| broken(format!("offset {} of queue {id}: {error}", from.0)))?;

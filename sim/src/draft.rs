@@ -26,14 +26,14 @@ const SETTINGS: &[(&str, &[u64])] = &[
     ("maxIndexNum", &[256, 64]),
     ("maxMessageSize", &[8 << 10, 4 << 10]),
     ("flushIntervalCommitLog", &[500, 10, 100, 2_000]),
-    ("flushIntervalConsumeQueue", &[1_000, 10, 5_000]),
+    ("maxTransferBytesOnMessageInDisk", &[256 << 10, 1, 4 << 10]),
     ("flushConsumerOffsetInterval", &[5_000, 100, 1_000, 20_000]),
     ("flushDelayOffsetInterval", &[10_000, 100, 1_000]),
     ("cleanResourceInterval", &[10_000, 1_000]),
     ("registerNameServerPeriod", &[30_000, 10_000, 60_000]),
     ("maxTransferCountOnMessageInMemory", &[32, 1, 3]),
     ("maxTransferBytesOnMessageInMemory", &[256 << 10, 1, 4 << 10]),
-    ("maxTransferCountOnMessageInDisk", &[8, 1]),
+    ("maxTransferCountOnMessageInDisk", &[32, 1]),
     ("inFlightBytesPerSession", &[64 << 20, 64 << 10, 16 << 10]),
 ];
 

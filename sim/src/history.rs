@@ -1,107 +1,11 @@
-//! What clients did and saw, in the order it happened.
+//! Records what clients did and saw, in the order it happened.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+
+pub use metaq::audit::history::{Event, Message, Place, Queue, Timed};
 
 use crate::trace::Trace;
 use crate::world::NodeId;
-
-/// A message of a run. Every attempt to send is a message of its own, so that a retry is no duplicate.
-pub type Message = u64;
-
-/// A queue of a broker.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Queue {
-    /// The broker's name.
-    pub broker: Arc<str>,
-    /// The topic.
-    pub topic: Arc<str>,
-    /// Its number in the topic.
-    pub id: u32,
-}
-
-impl Queue {
-    /// Queue `id` of `topic` at `broker`.
-    pub fn new(broker: &str, topic: &str, id: u32) -> Queue {
-        Queue { broker: broker.into(), topic: topic.into(), id }
-    }
-}
-
-impl fmt::Display for Queue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.broker, self.topic, self.id)
-    }
-}
-
-/// Where a message lies.
-pub type Place = (Queue, u64);
-
-/// One thing that a client did or saw.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// It began to send a message.
-    Sending(Message),
-    /// It was told that the message is stored, and where.
-    Acknowledged(Message, Place),
-    /// It was told that the message is stored and will be delivered after this time.
-    Scheduled(Message, Duration),
-    /// It was told that the message is not stored.
-    Refused(Message),
-    /// It was told nothing, or something that leaves it open.
-    Unknown(Message),
-    /// A consumer of the group got a message.
-    Consumed(Arc<str>, Message, Place),
-    /// A consumer of the group handed a message back, to get it again later, and was told that this is done.
-    HandedBack(Arc<str>, Message),
-    /// The message lay there when all faults had ended.
-    Found(Message, Place),
-    /// A consumer of the group begins to read there: it asked for the committed offset, or was sent elsewhere.
-    Began(Arc<str>, Place),
-    /// A consumer of the group got bytes that are no whole message, or the message of another queue.
-    Damaged(Arc<str>, Queue, String),
-    /// A consumer of the group got a message that says it was handed back so many times before.
-    Tried(Arc<str>, Message, u32),
-    /// A consumer of the group begins to hand a message back.
-    HandingBack(Arc<str>, Message),
-    /// As [`Event::HandedBack`], for the last time that the group allows.
-    GivenUp(Arc<str>, Message),
-    /// The message lay among the dead letters of the group when all faults had ended.
-    DeadLetter(Arc<str>, Message),
-    /// A member of the group begins to commit an offset.
-    Committing(Arc<str>, Place),
-    /// It was told that the offset is committed.
-    Committed(Arc<str>, Place),
-    /// Somebody asked for the group's offset and was told.
-    Offset(Arc<str>, Queue, Option<u64>),
-    /// A member of the group, the first name, was granted a queue; it trusts in that until this time.
-    Locked(Arc<str>, Arc<str>, Queue, Duration),
-    /// A member gives a queue back, and has stopped to work on it.
-    Unlocking(Arc<str>, Arc<str>, Queue),
-    /// A client became a member of the group: its heartbeat was answered.
-    Joined(Arc<str>, Arc<str>),
-    /// A client is no member any more: it died, or said goodbye.
-    Left(Arc<str>, Arc<str>),
-    /// Somebody asked for the group's members and was told.
-    Members(Arc<str>, Vec<Arc<str>>),
-    /// A tool was told that a topic is made.
-    TopicMade(Arc<str>),
-    /// Somebody asked whether a topic is there and was told.
-    TopicSeen(Arc<str>, bool),
-    /// A NameServer, the first name, was asked for a topic's brokers, and said these.
-    Route(Arc<str>, Vec<Arc<str>>),
-    /// A broker serves from now on.
-    Up(Arc<str>),
-    /// A broker's process has ended, whatever way.
-    Down(Arc<str>),
-    /// Somebody asked, at that time, for the first offset of a queue and the one behind the last, and was told.
-    Range(Queue, u64, u64, Duration),
-    /// All faults have ended.
-    Healed,
-}
-
-/// An event and the simulated time of it.
-pub type Timed = (Duration, Event);
 
 /// The history of one run.
 pub struct History {

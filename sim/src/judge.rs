@@ -3,11 +3,10 @@
 use metaq::env::Canary;
 
 use crate::checkers::{
-    acknowledged_kept, all_delivered, delayed_on_time, handed_back_again, messages_intact, nothing_read_early,
+    acknowledged_kept, all_delivered, delayed_on_time, follow, handed_back_again, messages_intact, nothing_read_early,
     nothing_skipped, offsets_dense, stored_in_order, stored_once, Violation,
 };
 use crate::history::Event;
-use crate::model::follow;
 use crate::plan::{Client, Expect, Plan};
 use crate::random::Stream;
 use crate::scenarios::Verdict;

@@ -8,7 +8,6 @@
 pub mod agenda;
 pub mod campaign;
 pub mod canaries;
-pub mod checkers;
 pub mod client;
 pub mod clock;
 pub mod cluster;
@@ -44,3 +43,5 @@ pub mod trace;
 pub mod why;
 pub mod workload;
 pub mod world;
+
+pub use metaq::audit::checkers;

@@ -169,10 +169,10 @@ settings! {
     max_transfer_count_on_message_in_memory: u32 = 32;
     /// Most bytes of a pull from memory.
     max_transfer_bytes_on_message_in_memory: u32 = 256 * 1024;
-    /// Most messages of a pull from disk.
-    max_transfer_count_on_message_in_disk: u32 = 8;
-    /// Most bytes of a pull from disk.
-    max_transfer_bytes_on_message_in_disk: u32 = 64 * 1024;
+    /// Most messages of a pull from disk. RocketMQ's 8 would make a backlog slower than its head.
+    max_transfer_count_on_message_in_disk: u32 = 32;
+    /// Most bytes of a pull from disk; RocketMQ's are 64 KiB.
+    max_transfer_bytes_on_message_in_disk: u32 = 256 * 1024;
     /// Percent of the machine's memory that count as "in memory".
     access_message_in_memory_max_ratio: u32 = 40;
     /// How often consumer offsets are written.
@@ -197,8 +197,6 @@ settings! {
     flush_disk_type: FlushDiskType = FlushDiskType::AsyncFlush;
     /// How often the log is synced under ASYNC_FLUSH.
     flush_interval_commit_log: u64 = 500;
-    /// How often queues are synced.
-    flush_interval_consume_queue: u64 = 1_000;
     /// Hours of the day in which expired files are deleted, joined by `;`.
     delete_when: String = "04".to_owned();
     /// Hours a file is kept after its last write.

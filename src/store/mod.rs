@@ -47,7 +47,7 @@ pub use handle::{Statistics, Store};
 pub use index::{key_hashes, KeyHashes};
 pub use options::{FlushMode, StoreOptions};
 pub use query::QueryAnswer;
-pub use read::{EntryForFilter, MessageFilter, ReadLimits, ReadOutcome, ReadStatus};
+pub use read::{EntryForFilter, MessageFilter, Portion, ReadLimits, ReadOutcome, ReadStatus};
 pub use recovery::{open, Opened, RecoveryReport, Repair};
 pub use time_search::Boundary;
 pub use trouble::Trouble;

@@ -10,14 +10,6 @@ use crate::env::Millis;
 use crate::proto::message::record::{self, MAGIC_V1, MAGIC_V2};
 use crate::proto::{PhysicalOffset, QueueOffset};
 
-/// Records of one answer, at most, while they are in memory.
-const RECORDS_IN_MEMORY_MAX: usize = 32;
-/// Bytes of one answer, at most, while they are in memory; the first record always fits.
-const BYTES_IN_MEMORY_MAX: usize = 256 << 10;
-/// Records of one answer, at most, from cold parts of the log.
-const RECORDS_ON_DISK_MAX: usize = 8;
-/// Bytes of one answer, at most, from cold parts of the log.
-const BYTES_ON_DISK_MAX: usize = 64 << 10;
 /// Entries one read looks at, at least, before it gives up finding a match (`maxFilterMessageSize` of 16,000 bytes).
 const EXAMINED_MIN: u64 = 800;
 
@@ -28,6 +20,33 @@ pub struct ReadLimits {
     pub records: u32,
     /// Bytes wanted; the first record is returned whatever its size.
     pub bytes: u32,
+    /// What one answer holds at most of records near the end of the log.
+    pub recent: Portion,
+    /// What it holds at most of records further back.
+    pub cold: Portion,
+}
+
+/// The most that one answer holds; the first record always fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Portion {
+    /// Records.
+    pub records: u32,
+    /// Bytes.
+    pub bytes: u32,
+}
+
+impl Default for Portion {
+    /// 32 records and 256 KiB, RocketMQ's portion from memory.
+    fn default() -> Portion {
+        Portion { records: 32, bytes: 256 << 10 }
+    }
+}
+
+impl ReadLimits {
+    /// So many records and bytes, in portions of the default size.
+    pub fn new(records: u32, bytes: u32) -> ReadLimits {
+        ReadLimits { records, bytes, recent: Portion::default(), cold: Portion::default() }
+    }
 }
 
 /// What a filter is told of an entry before its record is read.
@@ -100,9 +119,8 @@ pub struct ReadOutcome {
 }
 
 impl Store {
-    /// Appends records of `queue` from number `from` on to `out`, raw and one behind the other, as far as `limits` and
-    /// the store's own limits allow (32 records and 256 KiB near the end of the log, 8 and 64 KiB further back). A short
-    /// answer is no sign of the end. No record above the confirmed position is ever returned.
+    /// Appends records of `queue` from number `from` on to `out`, raw and one behind the other, as far as `limits`
+    /// allow. A short answer is no sign of the end. No record above the confirmed position is ever returned.
     ///
     /// An error only if nothing could be read; `out` is as before then.
     pub fn read(
@@ -364,12 +382,10 @@ impl<'a> Scan<'a> {
         if self.records == 0 {
             return false;
         }
-        let (records, bytes) = match self.cold {
-            false => (RECORDS_IN_MEMORY_MAX, BYTES_IN_MEMORY_MAX),
-            true => (RECORDS_ON_DISK_MAX, BYTES_ON_DISK_MAX),
-        };
+        let portion = if self.cold { self.limits.cold } else { self.limits.recent };
         let total = self.out.len() - self.start + size;
-        self.records >= records.min(self.limits.records as usize) || total > bytes.min(self.limits.bytes as usize)
+        self.records >= portion.records.min(self.limits.records) as usize
+            || total > portion.bytes.min(self.limits.bytes) as usize
     }
 }
 

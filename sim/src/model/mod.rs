@@ -1,15 +1,11 @@
 //! What a broker does, written down once more in the simplest way: one thread, no disk, no network, no concurrency.
 //!
 //! It shares no code with the product. Two things compare the product with it: the scenario `model` sends one request
-//! after the other to both and compares every answer, and [`follow`] reads the history of every run and asks whether
-//! one such broker could have said and shown all of it.
-
-mod follow;
+//! after the other to both and compares every answer, and the checker [`follow`](crate::checkers::follow) reads the
+//! history of every run and asks whether one such broker could have said and shown all of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-
-pub use follow::follow;
 
 /// How long a lock lasts that is not renewed.
 const LEASE: Duration = Duration::from_secs(60);

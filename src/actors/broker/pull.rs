@@ -18,12 +18,13 @@ use crate::broker::offsets::{PullStep, Who};
 use crate::broker::pull::{self, PullRequest, Read, ReadStatus, Verdict};
 use crate::broker::topics::TopicView;
 use crate::broker::{BrokerError, QueueKey};
+use crate::config::broker::BrokerConfig;
 use crate::env::{Canary, ConnectionId, Millis};
 use crate::proto::filter::TagFilter;
 use crate::proto::remoting::requests::PullHeader;
 use crate::proto::remoting::{request, response, ExtSink, Head, Response, ResponseFrame};
 use crate::proto::QueueOffset;
-use crate::store::{self, ConsumeQueue, EntryForFilter, ReadLimits, WaiterId};
+use crate::store::{self, ConsumeQueue, EntryForFilter, Portion, ReadLimits, WaiterId};
 
 /// The longest a request is held, whatever it asks for, in ms.
 const HOLD_MS_MAX: i64 = 300_000;
@@ -431,10 +432,7 @@ impl Incoming<'_> {
             queue,
             queue_id: request.queue_id,
             from: self.header.queue_offset,
-            limits: ReadLimits {
-                records: self.header.max_msg_nums.max(0) as u32,
-                bytes: self.header.max_msg_bytes.filter(|bytes| *bytes > 0).map_or(u32::MAX, |bytes| bytes as u32),
-            },
+            limits: limits(&self.header, config),
             filter,
             reply: self.reply,
             connection: self.connection,
@@ -449,6 +447,22 @@ impl Incoming<'_> {
             Some(target) => Checked::Reset { puller, target },
             None => Checked::Pull(puller),
         })
+    }
+}
+
+/// What the client asks for, and what the settings give at most.
+fn limits(header: &PullHeader<'_>, config: &BrokerConfig) -> ReadLimits {
+    ReadLimits {
+        records: header.max_msg_nums.max(0) as u32,
+        bytes: header.max_msg_bytes.filter(|bytes| *bytes > 0).map_or(u32::MAX, |bytes| bytes as u32),
+        recent: Portion {
+            records: config.max_transfer_count_on_message_in_memory,
+            bytes: config.max_transfer_bytes_on_message_in_memory,
+        },
+        cold: Portion {
+            records: config.max_transfer_count_on_message_in_disk,
+            bytes: config.max_transfer_bytes_on_message_in_disk,
+        },
     }
 }
 

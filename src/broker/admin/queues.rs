@@ -81,7 +81,7 @@ pub fn entries(query: &EntryQuery<'_>, subscription: Option<SubscriptionData>, s
             });
             false
         };
-        let limits = ReadLimits { records: 1, bytes: 1 };
+        let limits = ReadLimits::new(1, 1);
         let seen = store.read(&queue, next, &limits, &mut look, &mut nothing).map_err(unreadable)?;
         if seen.next <= next {
             break;

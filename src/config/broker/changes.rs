@@ -36,7 +36,7 @@ const RUNTIME_KEYS: [&str; 27] = [
 
 /// RocketMQ's keys that tune what this broker does not have: thread pools, its locks, its buffers. They are taken
 /// without effect, so that an existing `broker.conf` starts.
-const WITHOUT_EFFECT: [&str; 23] = [
+const WITHOUT_EFFECT: [&str; 24] = [
     "rocketmqHome",
     "sendMessageThreadPoolNums",
     "pullMessageThreadPoolNums",
@@ -58,6 +58,7 @@ const WITHOUT_EFFECT: [&str; 23] = [
     "warmMapedFileEnable",
     "transferMsgByHeap",
     "flushCommitLogLeastPages",
+    "flushIntervalConsumeQueue",
     "flushCommitLogThoroughInterval",
     "fastFailIfNoBufferInStorePool",
 ];

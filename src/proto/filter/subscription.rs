@@ -111,8 +111,11 @@ impl SubscriptionData {
         } else if self.tags_set.is_empty() {
             self.sub_string = super::expression::ALL.to_owned();
         } else {
+            // The tags count as far as an expression can say them: blanks around a tag are no part of it.
             let tags: Vec<&str> = self.tags_set.iter().map(String::as_str).collect();
-            self.sub_string = tags.join(" || ");
+            let expression = tags.join(" || ");
+            self.tags_set = parse_tags(&expression)?;
+            self.sub_string = if expression.is_empty() { super::expression::ALL.to_owned() } else { expression };
         }
         self.code_set = self.tags_set.iter().map(|tag| java_hash(tag)).collect();
         Ok(())
@@ -129,6 +132,18 @@ mod tests {
     use super::*;
     use crate::proto::body::{from_slice, to_vec};
     use crate::proto::message::hash::tags_code;
+
+    #[test]
+    fn tags_without_an_expression_are_read_as_one() {
+        let read = |json: &str| {
+            let mut read: SubscriptionData = from_slice(json.as_bytes()).unwrap();
+            read.normalize().map(|()| (read.sub_string.clone(), read.tags_set.clone()))
+        };
+        let odd = read(r#"{"tagsSet":["A\u0000 ","B"],"topic":"T"}"#).unwrap();
+        assert_eq!(odd, ("A\0  || B".to_owned(), ["A", "B"].map(str::to_owned).into()));
+        assert_eq!(read(r#"{"tagsSet":[""],"topic":"T"}"#).unwrap(), ("*".to_owned(), Default::default()));
+        assert!(read(r#"{"tagsSet":["", " "],"topic":"T"}"#).is_err());
+    }
 
     #[test]
     fn java_and_go_and_cpp_mean_the_same() {

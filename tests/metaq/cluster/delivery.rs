@@ -23,6 +23,19 @@ async fn a_message_is_sent_and_pulled_and_a_waiting_pull_is_woken() {
 }
 
 #[tokio::test]
+async fn an_answer_holds_the_portion_of_the_settings() {
+    let broker = Broker::start("maxTransferCountOnMessageInMemory=3\n").await;
+    let client = broker.client().await;
+    for body in ["a", "b", "c", "d"] {
+        client.send("Orders", body, &[]).await;
+    }
+    assert_eq!(bodies(&client.wait_messages("cg", "Orders", 0).await), ["a", "b", "c"]);
+    let change = "maxTransferCountOnMessageInMemory=32\nmaxTransferBytesOnMessageInMemory=300";
+    client.get(Command::request(request::UPDATE_BROKER_CONFIG).with_body(change)).await;
+    assert_eq!(bodies(&client.wait_messages("cg", "Orders", 0).await), ["a"], "two records have more bytes");
+}
+
+#[tokio::test]
 async fn a_delayed_message_comes_in_time_and_never_early() {
     let broker = Broker::start("messageDelayLevel=1s 2s\n").await;
     let client = broker.client().await;

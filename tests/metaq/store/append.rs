@@ -208,10 +208,10 @@ async fn read_statuses_are_rocketmqs() {
     let queue = running.store.queue("T", 0).unwrap();
     let mut out = Vec::new();
     let none = |_: &EntryForFilter| false;
-    let limits = ReadLimits { records: 32, bytes: u32::MAX };
+    let limits = ReadLimits::new(32, u32::MAX);
     let outcome = running.store.read(&queue, QueueOffset(3), &limits, &mut { none }, &mut out).unwrap();
     assert_eq!((outcome.status, outcome.next), (ReadStatus::NoMatchedMessage, QueueOffset(20)));
-    let limits = ReadLimits { records: 0, bytes: 0 };
+    let limits = ReadLimits::new(0, 0);
     let outcome =
         running.store.read(&queue, QueueOffset(3), &limits, &mut |_: &EntryForFilter| true, &mut out).unwrap();
     assert_eq!((outcome.records, outcome.next), (1, QueueOffset(4)), "one record whatever the limits");

@@ -229,7 +229,7 @@ impl Running {
 
     pub fn read(&self, topic: &str, queue_id: u32, from: u64, out: &mut Vec<u8>) -> ReadOutcome {
         let queue = self.store.queue(topic, queue_id).unwrap();
-        let limits = ReadLimits { records: 32, bytes: u32::MAX };
+        let limits = ReadLimits::new(32, u32::MAX);
         self.store.read(&queue, QueueOffset(from), &limits, &mut |_: &EntryForFilter| true, out).unwrap()
     }
 

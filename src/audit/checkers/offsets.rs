@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Violation;
-use crate::history::{Event, Place, Queue};
+use crate::audit::history::{Event, Place, Queue};
 
 const NAME: &str = "offsets are dense and unique";
 

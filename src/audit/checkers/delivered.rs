@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Violation;
-use crate::history::Event;
+use crate::audit::history::Event;
 
 const NAME: &str = "consumers get everything";
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Violation;
-use crate::history::{Event, Place};
+use crate::audit::history::{Event, Place};
 
 const NAME: &str = "acknowledged messages are kept";
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Violation;
-use crate::history::{Event, Queue, Timed};
+use crate::audit::history::{Event, Queue, Timed};
 
 const NAME: &str = "queues only grow";
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Violation;
-use crate::history::{Event, Timed};
+use crate::audit::history::{Event, Timed};
 
 const NAME: &str = "delayed messages are kept and on time";
 /// Brokers count whole milliseconds of their own clock.

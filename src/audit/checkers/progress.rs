@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Violation;
-use crate::history::{Event, Queue, Timed};
+use crate::audit::history::{Event, Queue, Timed};
 
 const NAME: &str = "offsets are what was committed";
 

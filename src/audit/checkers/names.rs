@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Violation;
-use crate::history::{Event, Timed};
+use crate::audit::history::{Event, Timed};
 
 /// A topic that a tool was told of is there, whenever somebody asks, crashes or not.
 pub fn topics_kept(history: &[Event]) -> Result<(), Violation> {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::checkers::Violation;
-use crate::history::{Event, Message, Queue};
+use super::Violation;
+use crate::audit::history::{Event, Message, Queue};
 
 const NAME: &str = "one simple broker explains the history";
 
@@ -63,8 +63,8 @@ pub fn follow(history: &[Event]) -> Result<(), Violation> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{accepts, rejects, untimed};
     use super::*;
-    use crate::checkers::testing::{accepts, rejects, untimed};
 
     #[test]
     fn rejects_what_no_broker_could_have_shown() {

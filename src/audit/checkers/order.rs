@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Violation;
-use crate::history::{Event, Queue};
+use crate::audit::history::{Event, Queue};
 
 const NAME: &str = "a queue keeps the order of its sends";
 

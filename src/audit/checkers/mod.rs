@@ -1,4 +1,4 @@
-//! Judges of a run. Each looks at the whole history and knows nothing of the product.
+//! Judges of a history. Each looks at the whole of it and knows nothing else of what was judged.
 //!
 //! A checker is itself tested with histories it must reject and histories it must accept.
 
@@ -6,6 +6,7 @@ mod confirmed;
 mod dead;
 mod delayed;
 mod delivered;
+mod follow;
 mod intact;
 mod kept;
 mod locks;
@@ -19,7 +20,7 @@ mod retried;
 mod skipped;
 mod soon;
 #[cfg(test)]
-pub(crate) mod testing;
+mod testing;
 
 use std::fmt;
 
@@ -27,6 +28,7 @@ pub use confirmed::nothing_read_early;
 pub use dead::dead_letters;
 pub use delayed::delayed_on_time;
 pub use delivered::all_delivered;
+pub use follow::follow;
 pub use intact::messages_intact;
 pub use kept::acknowledged_kept;
 pub use locks::{locks_come_free, one_lock_holder};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Violation;
-use crate::history::{Event, Timed};
+use crate::audit::history::{Event, Timed};
 
 fn healed(history: &[Timed]) -> Option<Duration> {
     history.iter().rev().find(|(_, event)| matches!(event, Event::Healed)).map(|(at, _)| *at)

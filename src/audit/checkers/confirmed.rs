@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Violation;
-use crate::history::{Event, Place};
+use crate::audit::history::{Event, Place};
 
 const NAME: &str = "nothing is read above the confirmed position";
 

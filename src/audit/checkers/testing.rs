@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Violation;
-use crate::history::{Event, Place, Queue, Timed};
+use crate::audit::history::{Event, Place, Queue, Timed};
 
 fn place(text: &str) -> Place {
     let (queue, offset) = text.strip_prefix('q').and_then(|rest| rest.split_once(':')).expect("a place is like q0:5");
@@ -67,12 +67,12 @@ fn parse(text: &str) -> Vec<Timed> {
 }
 
 /// A checker that does not look at times.
-pub(crate) fn untimed(check: impl Fn(&[Event]) -> Result<(), Violation>) -> impl Fn(&[Timed]) -> Result<(), Violation> {
+pub(super) fn untimed(check: impl Fn(&[Event]) -> Result<(), Violation>) -> impl Fn(&[Timed]) -> Result<(), Violation> {
     move |history| check(&history.iter().map(|(_, event)| event.clone()).collect::<Vec<_>>())
 }
 
 /// Asserts that each history is rejected.
-pub(crate) fn rejects(check: impl Fn(&[Timed]) -> Result<(), Violation>, histories: &[(&str, &str)]) {
+pub(super) fn rejects(check: impl Fn(&[Timed]) -> Result<(), Violation>, histories: &[(&str, &str)]) {
     assert!(histories.len() >= 5, "a checker is tested with five bad histories at least");
     for (history, why) in histories {
         assert!(check(&parse(history)).is_err(), "accepted although {why}: {history}");
@@ -80,7 +80,7 @@ pub(crate) fn rejects(check: impl Fn(&[Timed]) -> Result<(), Violation>, histori
 }
 
 /// Asserts that each history is accepted.
-pub(crate) fn accepts(check: impl Fn(&[Timed]) -> Result<(), Violation>, histories: &[(&str, &str)]) {
+pub(super) fn accepts(check: impl Fn(&[Timed]) -> Result<(), Violation>, histories: &[(&str, &str)]) {
     assert!(histories.len() >= 5, "a checker is tested with five good histories at least");
     for (history, why) in histories {
         assert_eq!(check(&parse(history)), Ok(()), "rejected although {why}: {history}");

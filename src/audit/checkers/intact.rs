@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Violation;
-use crate::history::Event;
+use crate::audit::history::Event;
 
 const NAME: &str = "consumers get whole messages";
 

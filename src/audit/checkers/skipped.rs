@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Violation;
-use crate::history::{Event, Queue};
+use crate::audit::history::{Event, Queue};
 
 const NAME: &str = "consumers skip nothing";
 

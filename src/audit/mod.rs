@@ -1,0 +1,8 @@
+//! Is what was promised what happened? Histories of what clients did and saw, and the checkers that judge them.
+//!
+//! The simulator records a history in every run and judges it with these checkers; they need nothing but the history, so
+//! they judge those of real clusters as well. A new promise is an event or two in [`history`] and a checker in
+//! [`checkers`], with histories that it must reject and histories that it must accept.
+
+pub mod checkers;
+pub mod history;
