@@ -32,6 +32,8 @@ mod model;
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/replication.rs"]
+mod replication;
 #[path = "../scenarios/slaves.rs"]
 mod slaves;
 #[path = "../scenarios/stalls.rs"]
@@ -101,6 +103,8 @@ pub const ALL: &[Scenario] = &[
     stalls::HANDED_BACK_FAILING,
     stalls::FAILED_SYNC_CUT,
     stalls::FREED,
+    replication::COPIES,
+    replication::LAGGING,
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,

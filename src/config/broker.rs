@@ -132,8 +132,16 @@ settings! {
     sync_flush_timeout: u64 = 5_000;
     /// How long a send waits for slaves.
     slave_timeout: u64 = 3_000;
-    /// Copies a send waits for, the master's included.
-    in_sync_replicas: u32 = 1;
+    /// Copies a send waits for at a SYNC_MASTER, the master's included; 0 is 2.
+    in_sync_replicas: u32 = 0;
+
+    // Replication.
+    /// Where a slave finds its master's log, `host:port`; by default NameServers tell.
+    ha_master_address: String = String::new();
+    /// Most bytes of the log in a frame to a slave.
+    ha_transfer_batch_size: u32 = 32 * 1024;
+    /// A slave that lacks more bytes than this is not in sync.
+    ha_max_gap_not_in_sync: u64 = 256 << 20;
 
     // Consuming.
     /// Let pulls wait for messages.
@@ -261,6 +269,7 @@ impl BrokerConfig {
     pub fn to_properties(&self) -> String {
         let mut shown = self.clone();
         shown.ha_listen_port = self.ha_port();
+        shown.in_sync_replicas = self.replicas_needed() as u32;
         let mut text = String::new();
         for (key, value) in keys::list(&shown) {
             properties::write(&mut text, &key, &value);
@@ -274,6 +283,15 @@ impl BrokerConfig {
             self.listen_port.wrapping_add(1)
         } else {
             self.ha_listen_port
+        }
+    }
+
+    /// Copies a send waits for, the master's included.
+    pub fn replicas_needed(&self) -> usize {
+        match (self.broker_role, self.in_sync_replicas) {
+            (BrokerRole::SyncMaster, 0) => 2,
+            (BrokerRole::SyncMaster, needed) => needed as usize,
+            _ => 1,
         }
     }
 

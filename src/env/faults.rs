@@ -77,6 +77,10 @@ pub enum Canary {
     SlaveMissesChanges,
     /// A client whose connection ended stays a member of its groups.
     DeadMemberStays,
+    /// What a slave says it has is believed, however much that is.
+    SlaveOffsetTrusted,
+    /// A slave that is gone goes on to count for what is in sync.
+    AbsentSlaveCounts,
     /// Some runs fail although nothing is wrong.
     FailOnPurpose,
     /// Random numbers come from the machine that runs the simulation: no run can be repeated.

@@ -198,4 +198,6 @@ pub enum Refusal {
     QueueFiles,
     /// The store is closing.
     Closing,
+    /// The log is a copy of a master's: only what the master has is appended.
+    Following,
 }

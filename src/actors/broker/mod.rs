@@ -20,6 +20,7 @@ pub mod keeper;
 pub mod metadata_sync;
 mod pull;
 pub mod registrar;
+pub mod replication;
 pub mod saved;
 mod send;
 pub mod service;
@@ -39,9 +40,11 @@ use self::housekeeper::{Housekeeper, HousekeeperArguments, HousekeeperMessage};
 use self::keeper::{Keeper, KeeperArguments, KeeperMessage};
 use self::metadata_sync::{MetadataSync, MetadataSyncArguments};
 use self::registrar::{Registrar, RegistrarMessage};
+use self::replication::{is_slave, Replication, RunningReplication};
 use self::saved::Saved;
 use self::service::BrokerService;
 use self::shared::{Parts, Settings, Shared};
+use super::ha::{HaMasterHandle, HaStatus};
 use super::log_writer::{LogWriterHandle, LogWriterOptions};
 use super::net::{ListenerHandle, ListenerOptions};
 use super::settings_file::SettingsFile;
@@ -70,6 +73,7 @@ pub struct BrokerHandle {
     keeper: ActorRef<KeeperMessage>,
     housekeeper: ActorRef<HousekeeperMessage>,
     registrar: ActorRef<RegistrarMessage>,
+    replication: RunningReplication,
     root: ActorRef<BrokerMessage>,
     failure: watch::Receiver<Option<String>>,
 }
@@ -103,7 +107,7 @@ impl BrokerHandle {
         let (groups_file, groups) = Saved::open(env, &root_directory)?;
         let (mut offsets_file, mut offsets) = Saved::open(env, &root_directory)?;
         let (delays_file, delays) = Saved::open(env, &root_directory)?;
-        let Opened { store, writer, dispatcher, report } = store::open(env, store_options(&config, env)).await?;
+        let Opened { store, mut writer, dispatcher, report } = store::open(env, store_options(&config, env)).await?;
         for repair in &report.repairs {
             tracing::warn!("{repair}");
         }
@@ -123,7 +127,10 @@ impl BrokerHandle {
             clean_every: Duration::from_millis(config.clean_resource_interval.max(100)),
         };
         let (housekeeper, dispatch) = Housekeeper::start(arguments, &root).await?;
-        let writer = LogWriterHandle::start(env, writer, writer_options(&config), dispatch, &root).await?;
+        let replication = Replication::open(env, &config, &store, &mut writer)?;
+        let parts = (replication.quorum.clone(), replication.signal.clone());
+        let writer = LogWriterHandle::start(env, writer, writer_options(&config), dispatch, parts, &root).await?;
+        let replication = replication.start(&config, address, writer.clone(), &root).await?;
         let advertised = advertised(env, &config, address)?;
 
         let mut effects = Vec::new();
@@ -135,6 +142,8 @@ impl BrokerHandle {
             writer,
             advertised,
             ha_address: ha_address(&config, advertised)?,
+            ha: replication.ha.clone(),
+            replica: replication.replica.clone(),
             topics: TopicTable::new(topic_rules(&config), &boot_options(&config), topics, wall, &mut effects)
                 .with_role(role.clone()),
             groups: GroupTable::new(group_rules(&config), groups, wall, &mut effects).with_role(role.clone()),
@@ -173,7 +182,18 @@ impl BrokerHandle {
 
         let (listener, old_clients) = listen(env, &shared, listener).await?;
         registrar.cast(RegistrarMessage::Register { done: None })?;
-        Ok(BrokerHandle { shared, listener, old_clients, delay, keeper, housekeeper, registrar, root, failure })
+        Ok(BrokerHandle {
+            shared,
+            listener,
+            old_clients,
+            delay,
+            keeper,
+            housekeeper,
+            registrar,
+            replication,
+            root,
+            failure,
+        })
     }
 
     /// The address it listens on.
@@ -189,6 +209,16 @@ impl BrokerHandle {
     /// Where old clients, which use the port two below, are served; `None` if that port was taken.
     pub fn old_clients_address(&self) -> Option<SocketAddr> {
         self.old_clients.as_ref().map(ListenerHandle::address)
+    }
+
+    /// Where slaves are served; `None` if that port was taken.
+    pub fn ha_address(&self) -> Option<SocketAddr> {
+        self.replication.master.as_ref().map(HaMasterHandle::address)
+    }
+
+    /// How replication stands.
+    pub fn ha_status(&self) -> HaStatus {
+        self.replication.ha.status()
     }
 
     /// What its sessions and actors share.
@@ -229,6 +259,7 @@ impl BrokerHandle {
             // What is not indexed now is at the next start.
             let _ = drained.await;
         }
+        self.replication.stop();
         let closed = self.shared.writer.close(limit).await;
         self.root.stop(None);
         closed?;
@@ -236,15 +267,15 @@ impl BrokerHandle {
     }
 }
 
-/// The role that the settings ask for. What it asks for and does not get is said.
+/// The role that the settings ask for. A master's id is 0, whatever is set.
 fn role_of(config: &mut BrokerConfig) -> Role {
     if config.broker_role == BrokerRole::Slave {
         return Role::slave(config.broker_id);
     }
-    if config.broker_role == BrokerRole::SyncMaster {
-        tracing::warn!("brokerRole=SYNC_MASTER: this version does not replicate, messages are on this broker alone");
+    if config.broker_role == BrokerRole::SyncMaster && config.in_sync_replicas == 1 {
+        tracing::warn!("inSyncReplicas=1: this SYNC_MASTER does not wait for slaves");
     }
-    if config.broker_id != 0 {
+    if config.broker_id != 0 && !is_slave(config) {
         tracing::warn!(id = config.broker_id, "brokerId is 0 for every master");
         config.broker_id = 0;
     }
@@ -379,6 +410,7 @@ fn writer_options(config: &BrokerConfig) -> LogWriterOptions {
     LogWriterOptions {
         flush: flush_mode(config),
         sync_timeout: Duration::from_millis(config.sync_flush_timeout),
+        slave_timeout: Duration::from_millis(config.slave_timeout),
         flush_interval: Duration::from_millis(config.flush_interval_commit_log.clamp(10, 10_000)),
     }
 }

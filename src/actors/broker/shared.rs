@@ -19,6 +19,7 @@ use super::housekeeper::HousekeeperMessage;
 use super::keeper::{KeeperMessage, SettingsError};
 use super::metadata_sync::MetadataSyncMessage;
 use super::retention_policy;
+use crate::actors::ha::{HaState, ReplicaHandle};
 use crate::actors::log_writer::{Durability, LogWriterHandle};
 use crate::actors::net::ConnectionHandle;
 use crate::broker::admin::statistics::Statistics;
@@ -96,6 +97,9 @@ pub struct Shared {
     pub ha_address: SocketAddr,
     /// Master or slave.
     pub role: Role,
+    /// What is known of replication.
+    pub ha: HaState,
+    replica: ReplicaHandle,
     /// Topics or groups were changed and saved: slaves that wait for it are told.
     pub metadata_changed: Notify,
     /// Names this life of the broker's process.
@@ -146,6 +150,10 @@ pub struct Parts {
     pub ha_address: SocketAddr,
     /// See [`Shared`].
     pub role: Role,
+    /// See [`Shared`].
+    pub ha: HaState,
+    /// Follows a slave's master.
+    pub replica: ReplicaHandle,
     /// All settings.
     pub settings: Settings,
     /// Topics as loaded.
@@ -161,8 +169,8 @@ pub struct Parts {
 impl Shared {
     /// A broker's shared state. [`Shared::set_actors`] comes next, before any request.
     pub fn new(parts: Parts) -> Self {
-        let Parts { env, store, writer, advertised, ha_address, role, settings, topics, groups, offsets, delays } =
-            parts;
+        let Parts { env, store, writer, advertised, ha_address, role, ha, replica, .. } = parts;
+        let Parts { settings, topics, groups, offsets, delays, .. } = parts;
         let config = &settings.config;
         let instance = env.rng.next_u64();
         Shared {
@@ -171,6 +179,8 @@ impl Shared {
             metadata_changed: Notify::new(),
             ha_address,
             role,
+            ha,
+            replica,
             unique_keys: UniqueKeys::new(advertised.ip(), (instance >> 32) as u32, instance as u32),
             flow: ByteBudget::new(config.in_flight_bytes_per_broker),
             other_flow: ByteBudget::new(config.in_flight_request_bytes_per_broker),
@@ -210,8 +220,12 @@ impl Shared {
         let _ = self.metadata_sync.set(actor);
     }
 
-    /// The NameServers name this master of the broker's name; a slave follows it.
+    /// The NameServers name this master of the broker's name; a slave follows it. Where its log comes from
+    /// `haMasterAddress` may say.
     pub fn follow(&self, master: &Master) {
+        if self.settings().config.ha_master_address.is_empty() {
+            self.replica.follow(Some(master.ha_address.clone()));
+        }
         if let Some(actor) = self.metadata_sync.get() {
             // An actor that is gone means that the broker is stopping.
             let _ = actor.cast(MetadataSyncMessage::Follow { address: master.address.clone() });
@@ -309,7 +323,8 @@ impl Shared {
         let stored = appended.results.into_iter().next().ok_or_else(|| failed("the log writer gave no result"))?;
         let stored = stored.map_err(|error| store_failure(&error))?;
         match appended.durability {
-            Durability::AsPromised => Ok(stored),
+            // It is stored here; whoever stores something on its own account has nobody to tell that slaves lack it.
+            Durability::AsPromised | Durability::ReplicationTimedOut | Durability::NotReplicated => Ok(stored),
             Durability::SyncTimedOut => Err(failed("the log was not synced in time")),
             Durability::SyncFailed => Err(failed("the log could not be synced")),
         }

@@ -64,6 +64,12 @@ impl Broker {
         Broker::open(self.env, self.directory, self.settings).await
     }
 
+    /// Stops in order and starts again on the same directory with other settings.
+    pub async fn restarted_with(self, settings: &str) -> Broker {
+        self.handle.stop(LIMIT).await.unwrap();
+        Broker::open(self.env, self.directory, settings.to_owned()).await
+    }
+
     /// Stops in order; its directory goes.
     pub async fn stop(self) {
         self.handle.stop(LIMIT).await.unwrap();

@@ -1,0 +1,95 @@
+//! Masters and slaves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::FutureExt;
+use metaq::config::broker::FlushDiskType::{AsyncFlush, SyncFlush};
+
+use crate::checkers::{acknowledged_kept, messages_intact, offsets_dense, stored_once};
+use crate::cluster::{Cluster, GROUP};
+use crate::draft::Draft;
+use crate::faults;
+use crate::history::Event;
+use crate::judge::judge;
+use crate::plan::Plan;
+use crate::replicas::logs_become_equal;
+use crate::routes::routes_are_true;
+use crate::scenarios::{Scenario, Verdict};
+use crate::stage::{begin_faults, Bounds};
+use crate::workload::{all_take_messages, Workload};
+use crate::world::{NodeId, World};
+
+/// Time for a slave to find its master again and to copy what it lacks.
+const COPIED_WITHIN: Duration = Duration::from_secs(90);
+
+/// Whatever happens to whom, slaves become their master again.
+pub const COPIES: Scenario = Scenario {
+    name: "replication",
+    story: "masters and slaves are killed and lose their power; in the end slaves are their masters, byte for byte",
+    draft: |d| {
+        members(d);
+        d.faults(0..=4, &["power_cut", "kill"]);
+        d.faults(0..=2, &["clean_stop", "pause"]);
+    },
+    play: |world, plan| play(world, plan).boxed_local(),
+};
+
+/// SYNC_FLUSH: links and disks are slow; what slaves have when they are asked to take over is what they said they had.
+pub const LAGGING: Scenario = Scenario {
+    name: "replication_lagging",
+    story: "links between masters and slaves are cut and clogged, and disks stall; slaves catch up",
+    draft: |d| {
+        members(d);
+        d.faults(1..=4, &["cut", "cut_one_way", "clog", "isolate"]);
+        d.faults(0..=2, &["stall", "kill"]);
+    },
+    play: |world, plan| play(world, plan).boxed_local(),
+};
+
+fn members(d: &mut Draft) {
+    d.brokers(1..=2).slaves(1..=2).flush(&[SyncFlush, AsyncFlush]);
+    d.consumer(GROUP, 0).producers(1..=2, 50..=200, &[30]);
+}
+
+async fn play(world: World, plan: Arc<Plan>) -> Verdict {
+    let mut cluster = Cluster::start(&world, &plan).await;
+    let workload = Workload::start(&cluster, &plan);
+    let bounds = Bounds::of(&plan);
+    begin_faults(&world, &plan);
+    let faults_end = world.now() + plan.faults_end();
+    workload.finished().await;
+    world.sleep(faults_end.saturating_sub(world.now())).await;
+    world.note(NodeId::WORLD, "healing", &[], "");
+    faults::heal(&world);
+    routes_are_true(&cluster, bounds.registered).await?;
+    let all: Vec<usize> = (0..plan.brokers).collect();
+    all_take_messages(&cluster, &all, bounds.registered, "a healed broker takes messages").await?;
+    world.sleep(bounds.delivered).await;
+    logs_become_equal(&cluster, COPIED_WITHIN).await?;
+    if !world.random("replaced").chance(500) {
+        cluster.find_all().await;
+        return judge(&plan, &world, workload.acknowledged());
+    }
+    for slave in cluster.slaves.clone() {
+        if slave.id == 1 {
+            cluster.replace_by(slave).await;
+        }
+    }
+    routes_are_true(&cluster, bounds.registered).await?;
+    cluster.find_all().await;
+    judge_replaced(&plan, &world)
+}
+
+/// What slaves that took over must have. Consumers began anew there.
+fn judge_replaced(plan: &Plan, world: &World) -> Verdict {
+    let events = world.history().events();
+    let found: Vec<Event> = events.iter().filter(|event| matches!(event, Event::Found(..))).cloned().collect();
+    messages_intact(&events)?;
+    offsets_dense(&found)?;
+    stored_once(&found)?;
+    if plan.may_lose() {
+        return Ok(());
+    }
+    acknowledged_kept(&events)
+}

@@ -1,0 +1,223 @@
+//! The actor that owns the HA port.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::concurrency::JoinHandle;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+
+use super::session::{End, Session};
+use super::HaState;
+use crate::env::{Listener, LogLimit, Millis, Pass, Stream};
+use crate::ha::link::Link;
+
+/// Connections at one time; more are closed as they come. Slaves are few, and whoever is none is gone in seconds.
+const CONNECTIONS_MAX: usize = 256;
+/// Pause after a failed accept.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// How often the same is said about connections.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+
+/// What the actor is told.
+pub enum HaMasterMessage {
+    /// A connection was accepted.
+    Accepted {
+        /// The connection.
+        stream: Box<dyn Stream>,
+        /// Its other end.
+        peer: SocketAddr,
+    },
+    /// A connection has ended.
+    Ended {
+        /// Its number.
+        number: u64,
+        /// Its other end.
+        peer: SocketAddr,
+        /// Why, in words.
+        why: String,
+    },
+    /// No slave is served any more, until one connects anew.
+    Disconnect,
+}
+
+/// See the module's text.
+pub struct HaMaster;
+
+/// What the actor starts with.
+pub struct HaMasterArguments {
+    ha: HaState,
+    listener: Box<dyn Listener>,
+    batch_max: u32,
+}
+
+/// The running actor.
+#[derive(Clone)]
+pub struct HaMasterHandle {
+    actor: ActorRef<HaMasterMessage>,
+    address: SocketAddr,
+}
+
+#[doc(hidden)]
+pub struct State {
+    ha: HaState,
+    batch_max: u32,
+    accepting: JoinHandle<()>,
+    sessions: BTreeSet<u64>,
+    /// For the sessions of now; each generation has its own.
+    stopped: Arc<AtomicBool>,
+    last_number: u64,
+    said: LogLimit<String>,
+}
+
+impl HaMasterHandle {
+    /// Serves slaves that connect to `listener`, each part of the log in `batch_max` bytes at most. Its end is reported to
+    /// `supervisor`.
+    ///
+    /// # Errors
+    /// If the listener has no address or the actor cannot be spawned.
+    pub async fn start<M: ractor::Message>(
+        ha: HaState,
+        listener: Box<dyn Listener>,
+        batch_max: u32,
+        supervisor: &ActorRef<M>,
+    ) -> anyhow::Result<HaMasterHandle> {
+        let address = listener.local_addr()?;
+        let arguments = HaMasterArguments { ha, listener, batch_max };
+        let (actor, _) = Actor::spawn_linked(None, HaMaster, arguments, supervisor.get_cell()).await?;
+        Ok(HaMasterHandle { actor, address })
+    }
+
+    /// The address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends all slaves' connections: the broker stops, or has another role from now on.
+    pub fn disconnect(&self) {
+        // An actor that is gone serves nobody.
+        let _ = self.actor.cast(HaMasterMessage::Disconnect);
+    }
+}
+
+impl Actor for HaMaster {
+    type Msg = HaMasterMessage;
+    type State = State;
+    type Arguments = HaMasterArguments;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        arguments: Self::Arguments,
+    ) -> Result<Self::State, ActorProcessingErr> {
+        let HaMasterArguments { ha, listener, batch_max } = arguments;
+        let accepting = ractor::concurrency::spawn(accept(ha.clone(), listener, myself));
+        Ok(State {
+            ha,
+            batch_max,
+            accepting,
+            sessions: BTreeSet::new(),
+            stopped: Arc::default(),
+            last_number: 0,
+            said: LogLimit::new(SAY_EVERY),
+        })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        message: Self::Msg,
+        state: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            HaMasterMessage::Accepted { stream, peer } => state.accepted(&myself, stream, peer),
+            HaMasterMessage::Ended { number, peer, why } => {
+                state.sessions.remove(&number);
+                state.say(peer, &why);
+            }
+            HaMasterMessage::Disconnect => {
+                std::mem::take(&mut state.stopped).store(true, Ordering::Release);
+                state.ha.signal().notify();
+            }
+        }
+        Ok(())
+    }
+
+    async fn post_stop(&self, _: ActorRef<Self::Msg>, state: &mut Self::State) -> Result<(), ActorProcessingErr> {
+        // By `&mut`, since ractor's two runtimes differ in what `abort` wants.
+        let accepting = &mut state.accepting;
+        accepting.abort();
+        state.stopped.store(true, Ordering::Release);
+        state.ha.signal().notify();
+        Ok(())
+    }
+}
+
+impl State {
+    fn accepted(&mut self, myself: &ActorRef<HaMasterMessage>, stream: Box<dyn Stream>, peer: SocketAddr) {
+        if self.ha.is_slave() || self.sessions.len() >= CONNECTIONS_MAX {
+            let why = match self.ha.is_slave() {
+                true => "this broker is a slave itself",
+                false => "too many connections",
+            };
+            return self.say(peer, why);
+        }
+        self.last_number += 1;
+        let number = self.last_number;
+        self.sessions.insert(number);
+        let now = now(&self.ha);
+        let session = Session {
+            number,
+            stream,
+            peer,
+            ha: self.ha.clone(),
+            stopped: Arc::clone(&self.stopped),
+            link: Link::new(self.batch_max, now).with_canaries(self.ha.env().canaries()),
+            slave: None,
+            out: Vec::new(),
+            written: 0,
+            seen: 0,
+        };
+        let myself = myself.clone();
+        ractor::concurrency::spawn(async move {
+            let end = session.run().await;
+            let why = match end {
+                // The numbers in it would make each one new.
+                End::Expired { .. } => "what it needs is not in the log any more".to_owned(),
+                end => end.to_string(),
+            };
+            // An actor that is gone needs no news.
+            let _ = myself.cast(HaMasterMessage::Ended { number, peer, why });
+        });
+    }
+
+    /// Anybody can connect as often as he likes, so the same is not said each time.
+    fn say(&mut self, peer: SocketAddr, why: &str) {
+        if let Some(Pass { held_back }) = self.said.pass(why.to_owned(), now(&self.ha)) {
+            tracing::warn!(%peer, why, held_back, "a connection on the HA port was closed");
+        }
+    }
+}
+
+/// Accepts until the actor is gone.
+async fn accept(ha: HaState, mut listener: Box<dyn Listener>, to: ActorRef<HaMasterMessage>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                if to.cast(HaMasterMessage::Accepted { stream, peer }).is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a connection on the HA port was not accepted");
+                ha.env().clock.sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}
+
+fn now(ha: &HaState) -> Millis {
+    Millis(ha.env().clock.monotonic().as_millis() as i64)
+}
