@@ -86,6 +86,8 @@ pub const ALL: &[Planted] = &[
     row(Canary::LockForEver, "locks", &["locks come free"]),
     row(Canary::AnybodyUnlocks, "locks", &[HOLDER]),
     row(Canary::LockEndsWithConnection, "locks", &[HOLDER]),
+    row(Canary::StaleOffsetsReturn, "slave_metadata", &["no offset goes back at a slave"]),
+    row(Canary::SlaveMissesChanges, "slave_metadata", &["slaves have their master's tables"]),
     row(Canary::DeadMemberStays, "members", &["members are who is there"]),
     row(Canary::ReviveDeletedTopics, "model", &["answers are those of the reference model"]),
     row(Canary::SlaveOffsetTrusted, "replication_master_lost", &[KEPT, EARLY, DENSE]),

@@ -1,5 +1,6 @@
 //! NameServers and brokers as the product has them, on simulated machines.
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,13 +12,14 @@ use metaq::actors::broker::BrokerHandle;
 use metaq::actors::nameserver::NameServerHandle;
 use metaq::config::broker::{BrokerConfig, BrokerRole};
 use metaq::config::nameserver::NameServerSettings;
+use metaq::proto::body::BrokerData;
 use metaq::proto::remoting::requests::UpdateAndCreateTopic;
 use metaq::proto::remoting::{request, response, Command};
 
 use crate::checkers::Violation;
 use crate::client::{ClientError, Consumer, Remote, Routes};
 use crate::history::{Event, Queue};
-use crate::plan::{Client, Plan};
+use crate::plan::{broker_name, Client, Plan};
 use crate::sometimes;
 use crate::world::{NodeId, World};
 
@@ -39,13 +41,13 @@ pub const QUEUES: u32 = 4;
 /// The consumer group of most scenarios.
 pub const GROUP: &str = "billing";
 
-/// A broker that copies another.
+/// A slave of one of the brokers.
 #[derive(Clone, Copy, Debug)]
 pub struct Slave {
     /// Its machine.
     pub node: NodeId,
-    /// Number of the broker that it copies.
-    pub of: usize,
+    /// Whose slave: the broker's index.
+    pub broker: usize,
     /// Its broker id.
     pub id: u64,
 }
@@ -59,9 +61,9 @@ pub struct Cluster {
     pub admin: NodeId,
     /// Machines of the NameServers.
     pub nameservers: Vec<NodeId>,
-    /// Machines of the brokers.
+    /// Machines of the brokers: of their masters.
     pub brokers: Vec<NodeId>,
-    /// Slaves, in the order of their brokers and ids.
+    /// Machines of all slaves.
     pub slaves: Vec<Slave>,
     /// The settings all brokers share.
     pub config: BrokerConfig,
@@ -80,6 +82,11 @@ impl Cluster {
         };
         let nameservers: Vec<NodeId> = roster.nameservers.iter().map(machine).collect();
         let brokers: Vec<NodeId> = roster.brokers.iter().map(machine).collect();
+        let mut slaves = Vec::new();
+        for (index, name) in roster.slaves.iter().enumerate() {
+            let (broker, id) = (index / plan.slaves, (index % plan.slaves) as u64 + 1);
+            slaves.push(Slave { node: machine(name), broker, id });
+        }
         let config = plan.config().expect("a plan that was read or drawn has good settings");
         let admin = world.add_node("admin");
         let groups = plan.clients.iter().filter_map(|client| match client {
@@ -87,12 +94,6 @@ impl Cluster {
             Client::Producer { .. } => None,
         });
         let groups = groups.collect();
-        let slaves = roster.slaves.iter().enumerate().map(|(index, name)| Slave {
-            node: machine(name),
-            of: index / plan.slaves,
-            id: (index % plan.slaves) as u64 + 1,
-        });
-        let slaves = slaves.collect();
         let cluster = Cluster { world: world.clone(), admin, nameservers, brokers, slaves, config, groups };
         for node in &cluster.nameservers {
             let node = *node;
@@ -113,9 +114,15 @@ impl Cluster {
         cluster
     }
 
+    /// The machines of all brokers, slaves among them.
+    pub fn members(&self) -> Vec<NodeId> {
+        let slaves = self.slaves.iter().map(|slave| slave.node).filter(|slave| !self.brokers.contains(slave));
+        self.brokers.iter().copied().chain(slaves).collect()
+    }
+
     /// The master's machine is lost for good, and a slave goes on in its place.
     pub async fn replace_by(&mut self, slave: Slave) {
-        let (lost, node, config) = (self.brokers[slave.of], slave.node, self.config_of(slave.of));
+        let (lost, node, config) = (self.brokers[slave.broker], slave.node, self.config_of(slave.broker));
         self.world.set_program(lost, |_| {});
         for gone in [lost, node] {
             if self.world.is_alive(gone) {
@@ -127,8 +134,8 @@ impl Cluster {
         config.broker_role = BrokerRole::AsyncMaster;
         self.world.set_program(node, move |world| run_broker(world, node, config.clone()));
         self.world.boot(node);
-        self.brokers[slave.of] = node;
-        self.make_topic(slave.of).await;
+        self.brokers[slave.broker] = node;
+        self.make_topic(slave.broker).await;
     }
 
     /// Addresses of the NameServers.
@@ -138,7 +145,14 @@ impl Cluster {
 
     /// A broker's name.
     pub fn broker_name(&self, index: usize) -> String {
-        format!("broker-{index}")
+        broker_name(index)
+    }
+
+    fn config_of_slave(&self, slave: &Slave) -> BrokerConfig {
+        let mut config = self.config_of(slave.broker);
+        config.broker_role = BrokerRole::Slave;
+        config.broker_id = slave.id;
+        config
     }
 
     fn config_of(&self, index: usize) -> BrokerConfig {
@@ -146,16 +160,6 @@ impl Cluster {
         config.broker_name = self.broker_name(index);
         config.namesrv_addr = self.nameserver_addresses().join(";");
         config.store_path_root_dir = "/data/store".to_owned();
-        config
-    }
-
-    /// A slave is told its master's address, and tells nobody its own: clients do not know it.
-    fn config_of_slave(&self, slave: &Slave) -> BrokerConfig {
-        let mut config = self.config_of(slave.of);
-        config.broker_role = BrokerRole::Slave;
-        config.broker_id = slave.id;
-        config.namesrv_addr = String::new();
-        config.ha_master_address = format!("{}:{HA_PORT}", self.world.ip(self.brokers[slave.of]));
         config
     }
 
@@ -211,11 +215,16 @@ impl Cluster {
         (0..self.brokers.len()).map(|index| Queue::new(&self.broker_name(index), &topic, 0)).collect()
     }
 
-    /// The brokers that a NameServer names for the topic; `None` if it does not answer.
+    /// The machines of brokers, slaves among them, that a NameServer names for the topic; `None` if it does not answer.
     pub async fn brokers_known_to(&self, nameserver: usize) -> Option<Vec<String>> {
         let address = self.nameserver_addresses()[nameserver].clone();
+        let at = |node: &NodeId| (format!("{}:{BROKER_PORT}", self.world.ip(*node)), self.world.name(*node));
+        let machines: BTreeMap<String, String> = self.members().iter().map(at).collect();
+        let members = |data: BrokerData| -> Vec<String> {
+            data.broker_addrs.into_values().map(|at| machines.get(&at).cloned().unwrap_or(at)).collect()
+        };
         let known = match Routes::new(self.world.env(self.admin), &[address]).route(TOPIC).await {
-            Ok(route) => Some(route.broker_datas.into_iter().map(|data| data.broker_name).collect()),
+            Ok(route) => Some(route.broker_datas.into_iter().flat_map(members).collect()),
             Err(ClientError::NoRoute) => Some(Vec::new()),
             Err(_) => None,
         };
@@ -271,16 +280,13 @@ fn run_broker(world: &World, node: NodeId, config: BrokerConfig) {
     let address = SocketAddr::new(world.ip(node).into(), BROKER_PORT);
     let (stop, asked_to_stop) = oneshot::channel();
     world.can_be_stopped(node, stop);
-    let known = config.broker_role != BrokerRole::Slave;
     world.clone().spawn(node, async move {
         let running = match BrokerHandle::start(&env, config, address).await {
             Ok(running) => running,
             Err(error) => return ended(&world, node, Violation::new("a broker starts", format!("{error:#}"))),
         };
         world.note(node, "broker serves", &[], "");
-        if known {
-            world.history().add(node, Event::Up(world.name(node).as_str().into()));
-        }
+        world.history().add(node, Event::Up(world.name(node).as_str().into()));
         if let Some(reason) = failure_before_stop(&running, asked_to_stop).await {
             return ended(&world, node, Violation::new("a broker keeps running", reason));
         }

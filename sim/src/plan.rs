@@ -39,7 +39,7 @@ pub struct Plan {
     pub nameservers: usize,
     /// Number of brokers: `broker-0` and so on.
     pub brokers: usize,
-    /// Slaves of each broker: `broker-0-slave-1` and so on.
+    /// Number of slaves of each broker: `broker-0-slave-1` and so on.
     #[serde(default, skip_serializing_if = "is_none")]
     pub slaves: usize,
     /// How links are.
@@ -138,14 +138,24 @@ pub enum Expect {
     AcknowledgedPerMille(u64),
 }
 
+/// A broker's name, which is also its master's machine.
+pub fn broker_name(index: usize) -> String {
+    format!("broker-{index}")
+}
+
+/// The machine of a broker's slave.
+pub fn slave_name(broker: &str, id: u64) -> String {
+    format!("{broker}-slave-{id}")
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn is_zero(number: &u64) -> bool {
+fn is_none(number: &usize) -> bool {
     *number == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn is_none(count: &usize) -> bool {
-    *count == 0
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -201,9 +211,9 @@ impl Plan {
     pub fn roster(&self) -> Roster {
         Roster {
             nameservers: (0..self.nameservers).map(|index| format!("ns-{index}")).collect(),
-            brokers: (0..self.brokers).map(|index| format!("broker-{index}")).collect(),
+            brokers: (0..self.brokers).map(broker_name).collect(),
             slaves: (0..self.brokers)
-                .flat_map(|index| (1..=self.slaves).map(move |id| format!("broker-{index}-slave-{id}")))
+                .flat_map(|broker| (1..=self.slaves as u64).map(move |id| slave_name(&broker_name(broker), id)))
                 .collect(),
             clients: self.clients.iter().map(|client| client.name().to_owned()).collect(),
         }

@@ -41,7 +41,7 @@ pub async fn logs_become_equal(cluster: &Cluster, limit: Duration) -> Result<(),
 /// The files of both, as running processes see them. One that was made ahead of time holds nothing and may be missing.
 fn compare(cluster: &Cluster, slave: &Slave) -> Result<(), String> {
     let world = &cluster.world;
-    let (theirs, own) = (files(world, cluster.brokers[slave.of])?, files(world, slave.node)?);
+    let (theirs, own) = (files(world, cluster.brokers[slave.broker])?, files(world, slave.node)?);
     for name in theirs.keys().chain(own.keys()) {
         let nothing = Vec::new();
         let (theirs, own) = (theirs.get(name).unwrap_or(&nothing), own.get(name).unwrap_or(&nothing));

@@ -34,6 +34,8 @@ mod nameservers;
 mod ping;
 #[path = "../scenarios/replication.rs"]
 mod replication;
+#[path = "../scenarios/slaves.rs"]
+mod slaves;
 #[path = "../scenarios/stalls.rs"]
 mod stalls;
 #[path = "../scenarios/store_crash.rs"]
@@ -92,6 +94,7 @@ pub const ALL: &[Scenario] = &[
     nameservers::MINORITY_LOST,
     model::MODEL,
     goodbyes::GOODBYES,
+    slaves::METADATA,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,

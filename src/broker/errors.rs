@@ -86,6 +86,16 @@ pub enum BrokerError {
     SubscriptionNotLatest,
     #[error("The broker does not support consumer to filter message by SQL92")]
     Sql92Disabled,
+    #[error("offset[{offset}] is before the first one of this slave, {min}, and the master is away")]
+    NotOnThisSlave { offset: i64, min: i64 },
+
+    // On a slave.
+    #[error("this broker is a slave: {what} its master's, change them there")]
+    ChangeOnSlave { what: &'static str },
+    #[error("this broker is not the master")]
+    NotAMaster,
+    #[error("this slave has not heard from its master yet, ask again later")]
+    NotSyncedYet,
 
     // Handing back.
     #[error("look message by offset failed, {offset}")]
@@ -200,7 +210,7 @@ impl BrokerError {
             | ResetGroupNotExist { .. }
             | GroupConfigMissing { .. } => code::SUBSCRIPTION_GROUP_NOT_EXIST,
             MessageIllegal { .. } | BatchToRetryTopic { .. } | BatchBody { .. } => code::MESSAGE_ILLEGAL,
-            Rejected | Overload | TableFull { .. } => code::SYSTEM_BUSY,
+            Rejected | Overload | TableFull { .. } | NotOnThisSlave { .. } | NotSyncedYet => code::SYSTEM_BUSY,
             ServiceNotAvailable { .. } => code::SERVICE_NOT_AVAILABLE,
             SubscriptionParse => code::SUBSCRIPTION_PARSE_FAILED,
             GroupNotRegistered | SubscriptionMissing => code::SUBSCRIPTION_NOT_EXIST,
@@ -215,6 +225,8 @@ impl BrokerError {
             | NoRecord { .. }
             | ResetOffsetOutOfRange { .. }
             | ResetOnSlave
+            | ChangeOnSlave { .. }
+            | NotAMaster
             | ResetGroupWithoutOffsets { .. }
             | NoConsumer { .. }
             | NoProducer { .. }

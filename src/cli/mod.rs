@@ -104,6 +104,10 @@ pub struct UpArgs {
     /// Where the broker listens; its host is also the address told to clients. Old clients use the port two below too
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10911")]
     pub broker: String,
+    /// Slaves of the broker, in the same process: listening 10, 20, … ports above it, data in slave-1, slave-2, … of the
+    /// folder
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=9))]
+    pub slaves: u16,
     /// Any key of RocketMQ's broker.conf, as often as needed
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -144,6 +148,9 @@ pub struct BrokerArgs {
     /// Where to listen; else `listenPort` of the settings on all addresses
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Option<String>,
+    /// 0 makes it the master of its brokerName, any other a slave: short for brokerId and brokerRole
+    #[arg(long, value_name = "ID")]
+    pub broker_id: Option<u64>,
     /// Any key of broker.conf, as often as needed; wins over the file
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,

@@ -157,8 +157,10 @@ settings! {
     reject_pull_consumer_enable: bool = false;
     /// Evaluate SQL92 filters.
     enable_property_filter: bool = false;
-    /// Serve pulls on a slave.
+    /// Serve pulls on a slave while its master is there; without one a slave always serves them.
     slave_read_enable: bool = false;
+    /// Correct offsets that a slave does not have, like a master; else the group keeps them until it has.
+    offset_check_in_slave: bool = false;
     /// Carry out offset resets at the next pull, without asking the clients.
     use_server_side_reset_offset: bool = true;
     /// Keep the replies of request-reply as messages too.
@@ -312,6 +314,17 @@ impl BrokerConfig {
     /// Whether the whole broker may be written.
     pub fn is_writable(&self) -> bool {
         self.broker_permission & crate::proto::body::permission::WRITE != 0
+    }
+
+    /// What role and id together may not be, with which a broker does not start. The text is the reason.
+    ///
+    /// # Errors
+    /// A slave without an id of its own.
+    pub fn check_role(&self) -> Result<(), String> {
+        match (self.broker_role, self.broker_id) {
+            (BrokerRole::Slave, 0) => Err("a slave needs a brokerId of its own, above 0".to_owned()),
+            _ => Ok(()),
+        }
     }
 
     /// What types do not say. The text is the reason.

@@ -71,6 +71,10 @@ pub enum Canary {
     AnybodyUnlocks,
     /// A lock ends with its connection, while its client trusts in it.
     LockEndsWithConnection,
+    /// A slave takes over lower offsets of a master that comes back.
+    StaleOffsetsReturn,
+    /// A slave is not told of changed groups.
+    SlaveMissesChanges,
     /// A client whose connection ended stays a member of its groups.
     DeadMemberStays,
     /// What a slave says it has is believed, however much that is.

@@ -11,5 +11,6 @@ mod retries;
 mod routes;
 mod saves;
 mod settings;
+mod slaves;
 pub mod support;
 mod wire;

@@ -4,6 +4,7 @@ use metaq::broker::clients::{on_heartbeat, Clients, Connection, HeartbeatTables}
 use metaq::broker::groups::{GroupRules, GroupTable};
 use metaq::broker::offsets::{OffsetTable, PullStep, QueueFacts, Who};
 use metaq::broker::pull::{self, PullRequest, PullRules, Read, ReadStatus, Verdict};
+use metaq::broker::role::Role;
 use metaq::broker::send::{stamps, BatchItem, EntryCode, SendRequest, SendRules};
 use metaq::broker::send_back::{self, SendBackRequest};
 use metaq::broker::topics::{FirstSend, TopicRules, TopicTable};
@@ -73,7 +74,7 @@ impl Broker {
                 address: "10.0.0.1".to_owned(),
                 body_bytes_max: 4 << 20,
                 writable: true,
-                slave: false,
+                role: Role::master(),
                 accept_from: Millis(0),
                 levels: DelayLevels::default(),
             },
@@ -82,7 +83,8 @@ impl Broker {
                 readable: true,
                 lite_pull: true,
                 slave_read: false,
-                slave: false,
+                offset_check_in_slave: false,
+                role: Role::master(),
             },
         }
     }

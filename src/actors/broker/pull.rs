@@ -146,7 +146,7 @@ impl Puller {
         let has_time = self.deadline.is_some_and(|deadline| self.shared.now() < deadline);
         let has_room =
             woken || self.shared.parked_pulls.load(Ordering::Relaxed) < self.settings.config.parked_pulls_max;
-        Ok((read, pull::verdict(&read, has_time && has_room, woken)))
+        Ok((read, pull::verdict_by_role(&self.settings.pull, &read, has_time && has_room, woken)?))
     }
 
     fn read(&self, records: &mut Vec<u8>) -> Result<Read, BrokerError> {
@@ -379,9 +379,11 @@ impl Incoming<'_> {
     }
 
     /// The offset to commit. One that the queue has not reached is none: see `offsets::check_commit`.
-    fn commit(&self, request: &PullRequest<'_>, queue: Option<&ConsumeQueue>) -> Option<i64> {
+    fn commit(&self, request: &PullRequest<'_>, queue: Option<&ConsumeQueue>, slave: bool) -> Option<i64> {
         let offset = self.header.commit_offset;
-        let max = queue.map_or(0, |queue| queue.max().0 as i64);
+        let end = queue.map_or(0, |queue| queue.max().0 as i64);
+        // A slave's queue may lag behind what its groups have consumed at the master.
+        let max = if slave { i64::MAX } else { end };
         (request.commits() && (0..=max).contains(&offset)).then_some(offset)
     }
 
@@ -413,7 +415,7 @@ impl Incoming<'_> {
                 topic: topic.name(),
                 queue_id: request.queue_id,
                 from: self.header.queue_offset,
-                commit: self.commit(&request, queue.as_deref()),
+                commit: self.commit(&request, queue.as_deref(), shared.role.is_slave()),
                 by: client.as_ref().map_or(Who::Other, Who::Member),
                 holder: holder.as_deref(),
             },
@@ -427,6 +429,7 @@ impl Incoming<'_> {
             true => self.header.suspend_timeout_millis.clamp(0, HOLD_MS_MAX),
             false => config.short_polling_time_ms as i64,
         };
+        let hold_ms = pull::hold_ms(&settings.pull, hold_ms);
         let puller = Puller {
             shared: Arc::clone(shared),
             queue,

@@ -118,7 +118,7 @@ async fn listen(
             let master = HaMasterHandle::start(ha.clone(), listener, config.ha_transfer_batch_size, root).await?;
             Ok(Some(master))
         }
-        Err(error) if config.ha_listen_port == 0 && config.broker_role == BrokerRole::AsyncMaster => {
+        Err(error) if config.ha_listen_port == 0 && config.broker_role != BrokerRole::SyncMaster => {
             tracing::warn!("cannot listen on {address}: {error}; no slave can copy this broker");
             Ok(None)
         }

@@ -14,6 +14,7 @@ use futures::future::{select, Either};
 use futures::lock::Mutex;
 use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::oneshot;
 
 use super::{FollowState, HaState};
 use crate::actors::log_writer::{Change, LogWriterHandle};
@@ -33,6 +34,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const REFUSED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// Bytes of the log that are appended at once.
 const APPENDED_BYTES: usize = 256 << 10;
+/// How soon a task that rests notices that it is to stop.
+const STOP_LOOK: Duration = Duration::from_millis(100);
 /// The longest record, or filler, that may come in pieces.
 const RECORD_BYTES_MAX: usize = 32 << 20;
 /// Bytes read at once.
@@ -44,6 +47,11 @@ pub enum ReplicaMessage {
     Follow {
         /// `host:port`.
         ha_address: Option<String>,
+    },
+    /// Follow nobody any more.
+    Stop {
+        /// Told when the task that followed has ended.
+        done: oneshot::Sender<()>,
     },
 }
 
@@ -96,6 +104,16 @@ impl ReplicaHandle {
     }
 }
 
+impl ReplicaHandle {
+    /// Follows nobody any more; when this returns nothing of the last master is under way.
+    pub async fn stop(&self) {
+        let (done, stopped) = oneshot::channel();
+        if self.actor.cast(ReplicaMessage::Stop { done }).is_ok() {
+            let _ = stopped.await;
+        }
+    }
+}
+
 impl Actor for Replica {
     type Msg = ReplicaMessage;
     type State = State;
@@ -115,7 +133,20 @@ impl Actor for Replica {
         message: Self::Msg,
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        let ReplicaMessage::Follow { ha_address } = message;
+        let ha_address = match message {
+            ReplicaMessage::Follow { ha_address } => ha_address,
+            ReplicaMessage::Stop { done } => {
+                state.end();
+                state.followed = None;
+                state.arguments.ha.set_following(None, FollowState::Alone);
+                let turn = Arc::clone(&state.turn);
+                ractor::concurrency::spawn(async move {
+                    let _turn = turn.lock().await;
+                    let _ = done.send(());
+                });
+                return Ok(());
+            }
+        };
         if ha_address == state.followed {
             return Ok(());
         }
@@ -213,7 +244,16 @@ impl Following {
                 said = why;
             }
             self.tell(state);
-            self.ha.env().clock.sleep(pause).await;
+            self.rest(pause).await;
+        }
+    }
+
+    /// Sleeps, but not on when it is told to stop.
+    async fn rest(&self, pause: Duration) {
+        let clock = &self.ha.env().clock;
+        let until = clock.monotonic() + pause;
+        while !self.is_stopped() && clock.monotonic() < until {
+            clock.sleep(STOP_LOOK).await;
         }
     }
 

@@ -77,6 +77,7 @@ impl State {
         if following {
             self.waiting.finish();
         } else {
+            self.surgery = None;
             self.replicated();
         }
     }

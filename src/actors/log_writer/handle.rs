@@ -122,6 +122,13 @@ impl LogWriterHandle {
         let _ = self.actor.cast(LogMessage::SetFollowing { following });
     }
 
+    /// The log is this broker's own from when this returns on: no byte of a former master's is appended any more.
+    pub async fn stop_following(&self) {
+        self.set_following(false);
+        // Its mailbox is FIFO: the answer to this, a refusal, comes after the change.
+        let _ = self.replicate(PhysicalOffset(0), Vec::new(), None).await;
+    }
+
     /// Flushes everything and marks the store as cleanly closed. No append succeeds afterwards.
     ///
     /// # Errors

@@ -193,7 +193,11 @@ impl Actor for LogWriterActor {
             LogMessage::Replicated => state.replicated(),
             LogMessage::Deadline => state.deadline(&myself),
             LogMessage::Replicate(part) => state.replicate(&myself, part).await?,
-            LogMessage::Operate { change, reply } => state.surgery = Some(Surgery { change, reply }),
+            // A log that follows nobody is a master's, and nobody takes any of it back: dropping the reply says so.
+            LogMessage::Operate { change, reply } if state.is_following() => {
+                state.surgery = Some(Surgery { change, reply });
+            }
+            LogMessage::Operate { .. } => {}
             LogMessage::SetFollowing { following } => state.set_following(following),
             LogMessage::Maintain => {
                 state.upkeep_armed = false;

@@ -1,5 +1,6 @@
 //! What may be pulled, and what a read becomes as an answer.
 
+mod slave;
 mod verdict;
 #[cfg(test)]
 mod tests;
@@ -8,9 +9,11 @@ use crate::proto::filter::{ExpressionType, TagFilter};
 
 use super::clients::{ConsumerGroups, Subscription};
 use super::groups::GroupView;
+use super::role::Role;
 use super::topics::TopicView;
 use super::{BrokerError, ConnectionId};
 
+pub use slave::{hold_ms, verdict_by_role};
 pub use verdict::{report_moved, suggested_broker_id, verdict, Answer, Read, ReadStatus, Verdict};
 
 /// The bits of a pull's sysFlag.
@@ -36,10 +39,12 @@ pub struct PullRules {
     pub readable: bool,
     /// LITE_PULL_MESSAGE is served.
     pub lite_pull: bool,
-    /// A slave that serves pulls.
+    /// A slave serves pulls while there is a master; without one it always does.
     pub slave_read: bool,
-    /// The broker is a slave.
-    pub slave: bool,
+    /// A slave corrects offsets that it does not have, like a master.
+    pub offset_check_in_slave: bool,
+    /// Master or slave.
+    pub role: Role,
 }
 
 /// A pull request.
@@ -88,7 +93,7 @@ pub fn check(
     topic: Option<&TopicView>,
     registered: &ConsumerGroups,
 ) -> Result<TagFilter, BrokerError> {
-    if rules.slave && !rules.slave_read {
+    if rules.role.is_slave() && !rules.slave_read && rules.role.master_is_registered() {
         return Err(BrokerError::Rejected);
     }
     if !rules.readable {

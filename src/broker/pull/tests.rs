@@ -13,7 +13,14 @@ use crate::proto::remoting::Language;
 const CONNECTION: ConnectionId = ConnectionId(1);
 
 fn rules() -> PullRules {
-    PullRules { address: "10.0.0.1".to_owned(), readable: true, lite_pull: true, slave_read: false, slave: false }
+    PullRules {
+        address: "10.0.0.1".to_owned(),
+        readable: true,
+        lite_pull: true,
+        slave_read: false,
+        offset_check_in_slave: false,
+        role: Role::master(),
+    }
 }
 
 fn request(sys_flag: i32) -> PullRequest<'static> {
@@ -86,8 +93,11 @@ fn what_forbids_a_pull_is_told_in_rocketmqs_order() {
     assert_eq!(refusal(check(&closed, &request(0), None, None, &nobody)), (16, Some(1)));
     let no_lite = PullRules { lite_pull: false, ..rules() };
     assert_eq!(refusal(check(&no_lite, &lite, None, None, &nobody)), (16, Some(1)));
-    let slave = PullRules { slave: true, ..rules() };
+    let slave = PullRules { role: Role::slave(1), ..rules() };
+    slave.role.set_master_registered(true);
     assert_eq!(refusal(check(&slave, &request(0), view, open, &nobody)), (2, None));
+    slave.role.set_master_registered(false);
+    assert_eq!(refusal(check(&slave, &request(0), None, None, &nobody)), (26, None), "without a master it serves");
     assert_eq!(refusal(check(&rules(), &request(0), None, None, &nobody)), (26, None));
     assert_eq!(refusal(check(&rules(), &request(0), Some(&off), None, &nobody)), (16, Some(2)));
     assert_eq!(refusal(check(&rules(), &request(0), view, None, &nobody)), (17, None));

@@ -4,7 +4,9 @@ use super::{BrokerConfig, SetError};
 use crate::config::{keys, properties};
 
 /// Keys that take effect at once when a request changes them; the others do at the next start.
-const RUNTIME_KEYS: [&str; 27] = [
+const RUNTIME_KEYS: [&str; 29] = [
+    "slaveReadEnable",
+    "offsetCheckInSlave",
     "brokerPermission",
     "traceOn",
     "autoCreateTopicEnable",
@@ -122,6 +124,9 @@ pub enum UpdateError {
     /// A value does not fit.
     #[error(transparent)]
     Value(#[from] SetError),
+    /// Role and id do not go together.
+    #[error("{0}")]
+    Role(String),
 }
 
 impl BrokerConfig {
@@ -175,6 +180,7 @@ impl BrokerConfig {
                 Err(error) => return Err(error.into()),
             }
         }
+        changed.check_role().map_err(UpdateError::Role)?;
         *self = changed;
         Ok(update)
     }
@@ -227,7 +233,7 @@ mod tests {
             ("messageDelayLevel", "1s 2x"),
             ("mappedFileSizeConsumeQueue", "21"),
             ("maxMessageSize", "-1"),
-            ("brokerRole", "SLAVE"),
+            ("brokerRole", "FOLLOWER"),
             ("brokerName", "a b"),
             ("brokerClusterName", ""),
             ("brokerPermission", "16"),
