@@ -148,6 +148,11 @@ impl Link {
         self.acked
     }
 
+    /// How many times the slave has said how far it is.
+    pub fn reports(&self) -> u64 {
+        self.reports
+    }
+
     /// Bytes came from the slave. What is to be answered at once goes to `out`.
     ///
     /// # Errors

@@ -259,7 +259,7 @@ impl BrokerHandle {
             // What is not indexed now is at the next start.
             let _ = drained.await;
         }
-        self.replication.stop();
+        self.replication.stop().await;
         let closed = self.shared.writer.close(limit).await;
         self.root.stop(None);
         closed?;

@@ -50,9 +50,12 @@ impl Replication {
         let root = Path::new(&config.store_path_root_dir);
         let file = EpochFile::open(&env.disk, root).with_context(|| "cannot read the epochs")?;
         let slave = is_slave(config);
-        // Without epochs nothing here was ever replicated, and what is there is the truth.
-        if (slave || config.replicas_needed() > 1) && file.epochs().last().is_some() {
-            writer.hold_back()?;
+        if slave || config.replicas_needed() > 1 {
+            // Without epochs nothing here was ever replicated: what is there is the truth, and only what comes waits.
+            match file.epochs().last() {
+                Some(_) => writer.hold_back()?,
+                None => writer.set_confirm_limit(Some(writer.end())),
+            }
         }
         writer.set_following(slave);
         let limits =
@@ -94,11 +97,11 @@ impl Replication {
 }
 
 impl RunningReplication {
-    /// Ends all connections.
-    pub fn stop(&self) {
-        self.replica.follow(None);
+    /// Ends all connections; when this returns nothing of a master's log is under way, and the port is free.
+    pub async fn stop(&self) {
+        self.replica.stop().await;
         if let Some(master) = &self.master {
-            master.disconnect();
+            master.close().await;
         }
     }
 }

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::concurrency::JoinHandle;
+use futures::future::{select, Either};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::oneshot;
 
 use super::session::{End, Session};
 use super::HaState;
@@ -50,6 +51,11 @@ pub enum HaMasterMessage {
     },
     /// No slave is served any more, until one connects anew.
     Disconnect,
+    /// No slave is served any more.
+    Close {
+        /// Told once the port is free.
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// See the module's text.
@@ -73,7 +79,8 @@ pub struct HaMasterHandle {
 pub struct State {
     ha: HaState,
     options: HaOptions,
-    accepting: JoinHandle<()>,
+    /// Ends the task that accepts: by a message, or by being dropped.
+    accepting: Option<oneshot::Sender<oneshot::Sender<()>>>,
     sessions: BTreeSet<u64>,
     /// For the sessions of now; each generation has its own.
     stopped: Arc<AtomicBool>,
@@ -103,7 +110,15 @@ impl HaMasterHandle {
         self.address
     }
 
-    /// Ends all slaves' connections: the broker stops, or has another role from now on.
+    /// Ends all slaves' connections and gives the port back.
+    pub async fn close(&self) {
+        let (done, closed) = oneshot::channel();
+        if self.actor.cast(HaMasterMessage::Close { done }).is_ok() {
+            let _ = closed.await;
+        }
+    }
+
+    /// Ends all slaves' connections: the broker has another role from now on.
     pub fn disconnect(&self) {
         // An actor that is gone serves nobody.
         let _ = self.actor.cast(HaMasterMessage::Disconnect);
@@ -121,11 +136,12 @@ impl Actor for HaMaster {
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
         let HaMasterArguments { ha, listener, options } = arguments;
-        let accepting = ractor::concurrency::spawn(accept(ha.clone(), listener, myself));
+        let (accepting, stop) = oneshot::channel();
+        ractor::concurrency::spawn(accept(ha.clone(), listener, myself, stop));
         Ok(State {
             ha,
             options,
-            accepting,
+            accepting: Some(accepting),
             sessions: BTreeSet::new(),
             stopped: Arc::default(),
             last_number: 0,
@@ -145,27 +161,32 @@ impl Actor for HaMaster {
                 state.sessions.remove(&number);
                 state.say(peer, &why);
             }
-            HaMasterMessage::Disconnect => {
-                std::mem::take(&mut state.stopped).store(true, Ordering::Release);
-                state.ha.signal().notify();
+            HaMasterMessage::Disconnect => state.disconnect(),
+            HaMasterMessage::Close { done } => {
+                if let Some(accepting) = state.accepting.take() {
+                    // A task that is gone has left the port: dropping `done` says so.
+                    let _ = accepting.send(done);
+                }
+                state.disconnect();
             }
         }
         Ok(())
     }
 
     async fn post_stop(&self, _: ActorRef<Self::Msg>, state: &mut Self::State) -> Result<(), ActorProcessingErr> {
-        // By `&mut`, since ractor's two runtimes differ in what `abort` wants.
-        let accepting = &mut state.accepting;
-        accepting.abort();
-        state.stopped.store(true, Ordering::Release);
-        state.ha.signal().notify();
+        state.disconnect();
         Ok(())
     }
 }
 
 impl State {
+    fn disconnect(&mut self) {
+        std::mem::take(&mut self.stopped).store(true, Ordering::Release);
+        self.ha.signal().notify();
+    }
+
     fn accepted(&mut self, myself: &ActorRef<HaMasterMessage>, stream: Box<dyn Stream>, peer: SocketAddr) {
-        if self.ha.is_slave() || self.sessions.len() >= CONNECTIONS_MAX {
+        if self.accepting.is_none() || self.ha.is_slave() || self.sessions.len() >= CONNECTIONS_MAX {
             let why = match self.ha.is_slave() {
                 true => "this broker is a slave itself",
                 false => "too many connections",
@@ -185,6 +206,7 @@ impl State {
             link: Link::new(self.options.batch_max, now)
                 .with_pace(self.options.bytes_per_second)
                 .with_canaries(self.ha.env().canaries()),
+            reports: 0,
             slave: None,
             out: Vec::new(),
             written: 0,
@@ -211,16 +233,31 @@ impl State {
     }
 }
 
-/// Accepts until the actor is gone.
-async fn accept(ha: HaState, mut listener: Box<dyn Listener>, to: ActorRef<HaMasterMessage>) {
+/// Accepts until it is told to stop, or the actor is gone.
+async fn accept(
+    ha: HaState,
+    mut listener: Box<dyn Listener>,
+    to: ActorRef<HaMasterMessage>,
+    mut stop: oneshot::Receiver<oneshot::Sender<()>>,
+) {
     loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => {
+        let accepted = match select(&mut stop, listener.accept()).await {
+            Either::Left((done, _)) => Err(done),
+            Either::Right((accepted, _)) => Ok(accepted),
+        };
+        match accepted {
+            Err(done) => {
+                drop(listener);
+                // Dropping the other end means that nobody waits.
+                let _ = done.map(|done| done.send(()));
+                return;
+            }
+            Ok(Ok((stream, peer))) => {
                 if to.cast(HaMasterMessage::Accepted { stream, peer }).is_err() {
                     return;
                 }
             }
-            Err(error) => {
+            Ok(Err(error)) => {
                 tracing::debug!(%error, "a connection on the HA port was not accepted");
                 ha.env().clock.sleep(ACCEPT_RETRY).await;
             }

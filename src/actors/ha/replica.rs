@@ -399,9 +399,7 @@ impl MasterLink<'_> {
                 return Ok(());
             }
             if let Some(base) = taken.begins_at {
-                let base = PhysicalOffset(base);
-                let change = if task.ha.store().end().0 == 0 { Change::BeginAt(base) } else { Change::BeginAnew(base) };
-                task.operate(change).await?;
+                task.operate(Change::BeginAnew(PhysicalOffset(base))).await?;
             }
             if let Some(epoch) = taken.epoch {
                 // Before the first byte of it: else a crash would leave bytes of which nobody knows whose they are.

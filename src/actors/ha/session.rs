@@ -47,6 +47,8 @@ pub(super) struct Session {
     /// Set when no slave is to be served any more.
     pub stopped: Arc<AtomicBool>,
     pub link: Link,
+    /// Reports that were looked at.
+    pub reports: u64,
     /// Who it is, once it is known to be a slave.
     pub slave: Option<SlaveId>,
     pub out: Vec<u8>,
@@ -138,7 +140,9 @@ impl Session {
 
     /// Tells what the slave has said.
     fn note_slave(&mut self) {
-        let Some(acked) = self.link.acked() else { return };
+        // Only its own word is news: what is told here wakes this session in turn.
+        let Some(acked) = self.link.acked().filter(|_| self.link.reports() != self.reports) else { return };
+        self.reports = self.link.reports();
         let quorum = self.ha.quorum();
         let id = *self.slave.get_or_insert_with(|| {
             let id = match self.link.slave() {

@@ -30,9 +30,7 @@ pub struct Replicated {
 /// A change of the log that is no growth.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
-    /// An empty log begins here.
-    BeginAt(PhysicalOffset),
-    /// All of the log has expired on the master, whose oldest file begins here.
+    /// There is no log, or all of it has expired on the master, whose oldest file begins here.
     BeginAnew(PhysicalOffset),
     /// The log ends here; nothing confirmed may lie above.
     Truncate(PhysicalOffset),
@@ -92,7 +90,6 @@ impl State {
         let Some(Surgery { change, reply }) = self.surgery.take() else { return };
         let Some(writer) = &mut self.writer else { return };
         let result = match change {
-            Change::BeginAt(base) => writer.begin_at(base).await,
             Change::BeginAnew(base) => writer.begin_anew(base).await,
             Change::Truncate(end) => writer.truncate(end).await,
         };

@@ -52,22 +52,8 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Has an empty log begin at `base`, where its master's oldest file does.
-    ///
-    /// # Errors
-    /// If the file that was made ahead of time cannot be removed.
-    pub async fn begin_at(&mut self, base: PhysicalOffset) -> Result<(), StoreError> {
-        assert!(self.active.is_none() && self.store.log.segments().len() == 0, "the log is empty");
-        self.remove_segment_ahead().await?;
-        self.position = base.0;
-        self.store.log.publish_end(base.0);
-        self.store.log.publish_flushed(base.0);
-        self.store.log.publish_confirmed(base.0);
-        Ok(())
-    }
-
-    /// Has the log begin anew at `base`, where its master's oldest file does: everything here lies before it and has
-    /// expired there. Queues keep their numbers. Bring running syncs and jobs back first.
+    /// Has the log begin anew at `base`, where its master's oldest file does: there is nothing here, or it lies before that
+    /// file and has expired on the master. Queues keep their numbers. Bring running syncs and jobs back first.
     ///
     /// # Errors
     /// If the disk refuses; what is left then is the newer part of what was there.
@@ -93,7 +79,12 @@ impl LogWriter {
             self.store.log.change_segments(|segments| drop(segments.pop_first()));
         }
         self.active = None;
-        self.begin_at(base).await
+        self.remove_segment_ahead().await?;
+        self.position = base.0;
+        self.store.log.publish_end(base.0);
+        self.store.log.publish_flushed(base.0);
+        self.store.log.publish_confirmed(base.0);
+        Ok(())
     }
 
     /// Cuts the log at `end`, the end of a record. Bring running syncs and jobs back first.

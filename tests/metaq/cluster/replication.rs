@@ -40,7 +40,7 @@ fn ha_address(broker: &Broker) -> SocketAddr {
 async fn send_many(broker: &Broker, from: usize, to: usize) {
     let client = broker.client().await;
     for number in from..to {
-        client.send("orders", &format!("{number} {}", "x".repeat(number % 1000)), &[("KEYS", "k")]).await;
+        client.send("orders", &format!("{number} {}", "x".repeat(number * 37 % 1000)), &[("KEYS", "k")]).await;
     }
 }
 
