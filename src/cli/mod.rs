@@ -11,6 +11,7 @@ mod group;
 mod message;
 mod mqadmin;
 mod offset;
+mod promote;
 mod send;
 mod serve;
 mod show;
@@ -68,7 +69,7 @@ enum Command {
     /// Start a NameServer
     #[command(alias = "namesrv")]
     Nameserver(NameserverArgs),
-    /// Start a broker
+    /// Start a broker, or promote a slave
     Broker(BrokerArgs),
     Send(send::SendArgs),
     Tail(tail::TailArgs),
@@ -135,7 +136,11 @@ pub struct NameserverArgs {
 
 /// Arguments of `metaq broker`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct BrokerArgs {
+    /// What to do with brokers that run; without it one is started
+    #[command(subcommand)]
+    pub command: Option<promote::BrokerCommand>,
     /// Settings file with RocketMQ's broker.conf keys
     #[arg(short = 'c', long = "config", value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -178,6 +183,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Up(args) => serve::up(args),
         Command::Nameserver(args) => serve::nameserver(args),
+        Command::Broker(BrokerArgs { command: Some(command), .. }) => promote::run(command),
         Command::Broker(args) => serve::broker(args),
         Command::Send(args) => send::run(args),
         Command::Tail(args) => tail::run(args),

@@ -16,6 +16,7 @@ mod kept;
 mod letters;
 mod looking;
 mod process;
+mod promoting;
 mod sending;
 mod tool;
 

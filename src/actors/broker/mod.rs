@@ -8,6 +8,7 @@
 //! | delay scheduler | delivers delayed messages once they are due | the broker stops |
 //! | housekeeper | builds the index, deletes what has expired | the broker stops |
 //! | registrar | tells the NameServers what is here | the broker stops |
+//! | promotion | makes a slave the master | the broker stops |
 //! | metadata sync | keeps a slave's tables those of its master | the broker stops |
 //! | listeners and their sessions | requests and answers | a session alone, with its connection |
 
@@ -19,6 +20,7 @@ pub mod housekeeper;
 pub mod keeper;
 pub mod metadata_sync;
 mod pull;
+pub mod promotion;
 pub mod registrar;
 pub mod replication;
 pub mod saved;
@@ -39,6 +41,7 @@ use self::delay::{DelayActor, DelayArguments, DelayMessage};
 use self::housekeeper::{Housekeeper, HousekeeperArguments, HousekeeperMessage};
 use self::keeper::{Keeper, KeeperArguments, KeeperMessage};
 use self::metadata_sync::{MetadataSync, MetadataSyncArguments};
+use self::promotion::{PromotionActor, PromotionArguments};
 use self::registrar::{Registrar, RegistrarMessage};
 use self::replication::{is_slave, Replication, RunningReplication};
 use self::saved::Saved;
@@ -175,7 +178,14 @@ impl BrokerHandle {
         let arguments =
             MetadataSyncArguments { shared: Arc::clone(&shared), registrar: registrar.clone(), delay: delay.clone() };
         let (metadata_sync, _) = Actor::spawn_linked(None, MetadataSync, arguments, root.get_cell()).await?;
-        shared.set_metadata_sync(metadata_sync);
+        let arguments = PromotionArguments {
+            shared: Arc::clone(&shared),
+            metadata_sync: metadata_sync.clone(),
+            delay: delay.clone(),
+            registrar: registrar.clone(),
+        };
+        let (promotion, _) = Actor::spawn_linked(None, PromotionActor, arguments, root.get_cell()).await?;
+        shared.set_slave_actors(metadata_sync, promotion);
         if shared.role.takes_writes() {
             catch_up::catch_up(&shared).await;
         }

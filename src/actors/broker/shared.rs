@@ -18,6 +18,7 @@ use super::errors::store_failure;
 use super::housekeeper::HousekeeperMessage;
 use super::keeper::{KeeperMessage, SettingsError};
 use super::metadata_sync::MetadataSyncMessage;
+use super::promotion::{Promoted, PromotionMessage};
 use super::retention_policy;
 use crate::actors::ha::{HaState, ReplicaHandle};
 use crate::actors::log_writer::{Durability, LogWriterHandle};
@@ -99,7 +100,8 @@ pub struct Shared {
     pub role: Role,
     /// What is known of replication.
     pub ha: HaState,
-    replica: ReplicaHandle,
+    /// Follows a slave's master.
+    pub replica: ReplicaHandle,
     /// Topics or groups were changed and saved: slaves that wait for it are told.
     pub metadata_changed: Notify,
     /// Names this life of the broker's process.
@@ -134,6 +136,7 @@ pub struct Shared {
     keeper: OnceLock<ActorRef<KeeperMessage>>,
     housekeeper: OnceLock<ActorRef<HousekeeperMessage>>,
     metadata_sync: OnceLock<ActorRef<MetadataSyncMessage>>,
+    promotion: OnceLock<ActorRef<PromotionMessage>>,
 }
 
 /// What [`Shared::new`] is made of.
@@ -200,6 +203,7 @@ impl Shared {
             keeper: OnceLock::new(),
             housekeeper: OnceLock::new(),
             metadata_sync: OnceLock::new(),
+            promotion: OnceLock::new(),
             env,
             store,
             writer,
@@ -214,10 +218,23 @@ impl Shared {
         let _ = self.housekeeper.set(housekeeper);
     }
 
-    /// Who keeps a slave's tables, from now on.
-    pub fn set_metadata_sync(&self, actor: ActorRef<MetadataSyncMessage>) {
+    /// Who keeps a slave's tables and who makes it the master, from now on.
+    pub fn set_slave_actors(&self, metadata: ActorRef<MetadataSyncMessage>, promotion: ActorRef<PromotionMessage>) {
         // Only the start of a broker calls this, once.
-        let _ = self.metadata_sync.set(actor);
+        let _ = self.metadata_sync.set(metadata);
+        let _ = self.promotion.set(promotion);
+    }
+
+    /// Has this slave become the master; see [`role`](crate::broker::role).
+    ///
+    /// # Errors
+    /// Why it has not. It is a slave as before then.
+    pub async fn promote(&self, despite_master: bool) -> Result<Promoted, String> {
+        let stopping = || "the broker is stopping".to_owned();
+        let actor = self.promotion.get().ok_or_else(stopping)?;
+        let (done, promoted) = tokio::sync::oneshot::channel();
+        actor.cast(PromotionMessage::Promote { despite_master, done }).map_err(|_| stopping())?;
+        promoted.await.map_err(|_| stopping())?
     }
 
     /// The NameServers name this master of the broker's name; a slave follows it. Where its log comes from
