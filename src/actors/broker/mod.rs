@@ -6,6 +6,7 @@
 //! | log writer | writes the log | the broker stops: it cannot trust its log |
 //! | keeper | carries out effects of the rules | the broker stops |
 //! | delay scheduler | delivers delayed messages once they are due | the broker stops |
+//! | timer | delivers messages with a time of their own in the second they ask for | the broker stops |
 //! | housekeeper | builds the index, deletes what has expired | the broker stops |
 //! | registrar | tells the NameServers what is here | the broker stops |
 //! | promotion | makes a slave the master | the broker stops |
@@ -14,11 +15,13 @@
 
 mod catch_up;
 pub mod delay;
+pub mod due;
 pub mod errors;
 pub mod handlers;
 pub mod housekeeper;
 pub mod keeper;
 pub mod metadata_sync;
+mod parked;
 mod pull;
 pub mod promotion;
 pub mod registrar;
@@ -27,6 +30,7 @@ pub mod saved;
 mod send;
 pub mod service;
 pub mod shared;
+pub mod timer;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -47,6 +51,7 @@ use self::replication::{is_slave, Replication, RunningReplication};
 use self::saved::Saved;
 use self::service::BrokerService;
 use self::shared::{Parts, Settings, Shared};
+use self::timer::{TimerActor, TimerMessage};
 use super::ha::{HaMasterHandle, HaStatus};
 use super::log_writer::{LogWriterHandle, LogWriterOptions};
 use super::net::{ListenerHandle, ListenerOptions};
@@ -73,6 +78,7 @@ pub struct BrokerHandle {
     listener: ListenerHandle,
     old_clients: Option<ListenerHandle>,
     delay: ActorRef<DelayMessage>,
+    timer: ActorRef<TimerMessage>,
     keeper: ActorRef<KeeperMessage>,
     housekeeper: ActorRef<HousekeeperMessage>,
     registrar: ActorRef<RegistrarMessage>,
@@ -189,6 +195,7 @@ impl BrokerHandle {
         if shared.role.takes_writes() {
             catch_up::catch_up(&shared).await;
         }
+        let (timer, _) = Actor::spawn_linked(None, TimerActor, Arc::clone(&shared), root.get_cell()).await?;
 
         let (listener, old_clients) = listen(env, &shared, listener).await?;
         registrar.cast(RegistrarMessage::Register { done: None })?;
@@ -197,6 +204,7 @@ impl BrokerHandle {
             listener,
             old_clients,
             delay,
+            timer,
             keeper,
             housekeeper,
             registrar,
@@ -259,6 +267,11 @@ impl BrokerHandle {
             Ok(()) => stopped.await.unwrap_or_else(|_| Err("the delay scheduler has ended".to_owned())),
             Err(_) => Err("the delay scheduler has ended".to_owned()),
         };
+        let (done, stopped) = oneshot::channel();
+        let timer_saved = match self.timer.cast(TimerMessage::Stop { done }) {
+            Ok(()) => stopped.await.unwrap_or_else(|_| Err("the timer has ended".to_owned())),
+            Err(_) => Err("the timer has ended".to_owned()),
+        };
         let (done, flushed) = oneshot::channel();
         let saved = match self.keeper.cast(KeeperMessage::Flush { done }) {
             Ok(()) => flushed.await.unwrap_or_else(|_| Err("the keeper has ended".to_owned())),
@@ -273,7 +286,7 @@ impl BrokerHandle {
         let closed = self.shared.writer.close(limit).await;
         self.root.stop(None);
         closed?;
-        delays_saved.and(saved).map_err(anyhow::Error::msg)
+        delays_saved.and(timer_saved).and(saved).map_err(anyhow::Error::msg)
     }
 }
 
@@ -449,7 +462,7 @@ fn boot_options(config: &BrokerConfig) -> BootOptions<'_> {
         broker_topic: config.broker_topic_enable,
         trace_topic: config.trace_topic_enable,
         trace_topic_name: &config.msg_trace_topic_name,
-        // The topic is there as in RocketMQ, though the timer is not: tools list it, and nobody may send to it.
+        // Whether messages are taken or not: those that were are delivered from there.
         timer: true,
         revive_queues: config.revive_queue_num,
     }

@@ -20,6 +20,7 @@ use super::keeper::{KeeperMessage, SettingsError};
 use super::metadata_sync::MetadataSyncMessage;
 use super::promotion::{Promoted, PromotionMessage};
 use super::retention_policy;
+use super::timer::{TimerStatus, RECALLS_PER_SECOND_MAX};
 use crate::actors::ha::{HaState, ReplicaHandle};
 use crate::actors::log_writer::{Durability, LogWriterHandle};
 use crate::actors::net::ConnectionHandle;
@@ -35,6 +36,7 @@ use crate::broker::offsets::OffsetTable;
 use crate::broker::pull::PullRules;
 use crate::broker::role::Role;
 use crate::broker::send::{stamps, SendRules};
+use crate::broker::timer::{DueSecond, TimerRules};
 use crate::broker::topics::{TopicTable, TopicView};
 use crate::broker::{BrokerError, Effect};
 use crate::config::broker::{BrokerConfig, Update};
@@ -71,11 +73,16 @@ impl Settings {
             role: role.clone(),
             accept_from: Millis(config.start_accept_send_request_timestamp),
             levels: config.delay_levels(),
+            timer: TimerRules {
+                enabled: config.timer_wheel_enable,
+                delay_ms_max: i64::try_from(config.timer_max_delay_sec).unwrap_or(i64::MAX).saturating_mul(1000),
+            },
         };
         let pull = PullRules {
             address,
             readable: config.is_readable(),
             lite_pull: config.lite_pull_message_enable,
+            property_filter: config.enable_property_filter,
             slave_read: config.slave_read_enable,
             offset_check_in_slave: config.offset_check_in_slave,
             role: role.clone(),
@@ -121,6 +128,8 @@ pub struct Shared {
     pub parked_pulls: AtomicUsize,
     /// Offset resets so far: parked pulls compare it to notice one.
     pub resets: AtomicU64,
+    /// How far the timer is.
+    pub timer: TimerStatus,
     /// Topics, for lookups.
     pub topic_directory: Arc<Directory<TopicView>>,
     /// Groups, for lookups.
@@ -190,6 +199,7 @@ impl Shared {
             statistics: Statistics::new(monotonic(&env), config.topics_max),
             parked_pulls: AtomicUsize::new(0),
             resets: AtomicU64::new(0),
+            timer: TimerStatus::default(),
             topic_directory: Arc::clone(topics.directory()),
             group_directory: Arc::clone(groups.directory()),
             clients: Mutex::new(Clients::new(config.clients_max, config.subscription_expired_timeout)),
@@ -345,6 +355,15 @@ impl Shared {
             Durability::SyncTimedOut => Err(failed("the log was not synced in time")),
             Durability::SyncFailed => Err(failed("the log could not be synced")),
         }
+    }
+
+    /// Takes note of a message that takes another one back.
+    ///
+    /// # Errors
+    /// If too many do in that second.
+    pub fn admit_recall(&self, due: DueSecond) -> Result<(), BrokerError> {
+        let full = BrokerError::TimerRecallsFull { limit: RECALLS_PER_SECOND_MAX };
+        self.timer.admit_recall(due).then_some(()).ok_or(full)
     }
 
     /// Has the pulls parked on queues of a topic look whether their group was reset.
