@@ -6,16 +6,17 @@ use std::time::Duration;
 use futures::future::FutureExt;
 use metaq::config::broker::FlushDiskType::{AsyncFlush, SyncFlush};
 
-use crate::checkers::{acknowledged_kept, messages_intact, offsets_dense, stored_once};
+use crate::checkers::{acknowledged_kept, messages_intact, nothing_read_early, offsets_dense, stored_once};
 use crate::cluster::{Cluster, GROUP};
 use crate::draft::Draft;
 use crate::faults;
 use crate::history::Event;
 use crate::judge::judge;
 use crate::plan::Plan;
-use crate::replicas::logs_become_equal;
+use crate::replicas::{log_length, logs_become_equal, send_junk};
 use crate::routes::routes_are_true;
 use crate::scenarios::{Scenario, Verdict};
+use crate::sometimes;
 use crate::stage::{begin_faults, Bounds};
 use crate::workload::{all_take_messages, Workload};
 use crate::world::{NodeId, World};
@@ -45,6 +46,18 @@ pub const LAGGING: Scenario = Scenario {
         d.faults(0..=2, &["stall", "kill"]);
     },
     play: |world, plan| play(world, plan).boxed_local(),
+};
+
+/// SYNC_MASTER and SYNC_FLUSH: whatever was acknowledged, or read, survives the loss of the master at any moment.
+pub const MASTER_LOST: Scenario = Scenario {
+    name: "replication_master_lost",
+    story: "SYNC_MASTER: the master's machine is lost at any moment, and the slave that has most takes its place",
+    draft: |d| {
+        d.slaves(1..=2).flush(&[SyncFlush]).consumer(GROUP, 0).producers(1..=2, 100..=300, &[20]);
+        d.set("brokerRole", "SYNC_MASTER");
+        d.faults(0..=3, &["cut", "cut_one_way", "clog", "kill", "power_cut", "stall", "pause"]);
+    },
+    play: |world, plan| master_lost(world, plan).boxed_local(),
 };
 
 fn members(d: &mut Draft) {
@@ -92,4 +105,47 @@ fn judge_replaced(plan: &Plan, world: &World) -> Verdict {
         return Ok(());
     }
     acknowledged_kept(&events)
+}
+
+async fn master_lost(world: World, plan: Arc<Plan>) -> Verdict {
+    let mut cluster = Cluster::start(&world, &plan).await;
+    let workload = Workload::start(&cluster, &plan);
+    let bounds = Bounds::of(&plan);
+    let mut random = world.random("lost");
+    begin_faults(&world, &plan);
+    world.spawn_here(send_junk(cluster.clone(), 0));
+    let moment = random.below(plan.workload_us().max(1));
+    world.sleep(Duration::from_micros(moment)).await;
+    // Each copy must be on a disk: the others may lose their power with the master.
+    for slave in cluster.slaves.clone() {
+        if world.is_alive(slave.node) {
+            match random.below(2) {
+                0 => world.power_cut(slave.node),
+                _ => world.kill(slave.node),
+            }
+        }
+    }
+    let (best, length) = cluster
+        .slaves
+        .iter()
+        .map(|slave| (*slave, log_length(&world, slave.node)))
+        .max_by_key(|(_, length)| *length)
+        .expect("there is a slave");
+    sometimes!(length > 0, "a slave took over with messages");
+    cluster.replace_by(best).await;
+    let faults_end = world.now() + plan.faults_end();
+    workload.finished().await;
+    world.sleep(faults_end.saturating_sub(world.now())).await;
+    world.note(NodeId::WORLD, "healing", &[], "");
+    faults::heal(&world);
+    routes_are_true(&cluster, bounds.registered).await?;
+    all_take_messages(&cluster, &[0], bounds.registered, "a healed broker takes messages").await?;
+    world.sleep(bounds.delivered).await;
+    cluster.find_all().await;
+    let events = world.history().events();
+    messages_intact(&events)?;
+    acknowledged_kept(&events)?;
+    nothing_read_early(&events)?;
+    offsets_dense(&events)?;
+    stored_once(&events)
 }

@@ -41,6 +41,8 @@ const FREED: &str = "a freed disk takes messages again";
 const MATCHES: &str = "a filtered group gets exactly what matches";
 const STAYS: &str = "a route stays while its broker registers";
 
+const COPIED: &str = "slaves get their master's log";
+
 const fn row(canary: Canary, scenario: &'static str, checkers: &'static [&'static str]) -> Planted {
     Planted { canary, scenario, checkers }
 }
@@ -92,6 +94,12 @@ pub const ALL: &[Planted] = &[
     row(Canary::SlaveMissesChanges, "slave_metadata", &["slaves have their master's tables"]),
     row(Canary::DeadMemberStays, "members", &["members are who is there"]),
     row(Canary::ReviveDeletedTopics, "model", &["answers are those of the reference model"]),
+    row(Canary::SlaveOffsetTrusted, "replication_master_lost", &[KEPT, EARLY, DENSE]),
+    row(Canary::AbsentSlaveCounts, "replication_master_lost", &[KEPT, EARLY, DENSE]),
+    row(Canary::AcknowledgeBeforeSlaves, "replication_master_lost", &[KEPT, EARLY, DENSE]),
+    row(Canary::ShowUnreplicated, "replication_master_lost", &[EARLY, DENSE]),
+    row(Canary::SlaveReportsUnsynced, "replication_master_lost", &[KEPT, EARLY, DENSE]),
+    row(Canary::NoNewEpoch, "replication", &[COPIED, KEPT, DENSE]),
     row(Canary::FailOnPurpose, "calm", &["the pipeline canary"]),
     row(Canary::RealEntropy, "calm", &[REPLAY]),
     row(Canary::ClientCommitsPulled, "client_rebalance_storm", &[COMMITTED, CONSUMED]),

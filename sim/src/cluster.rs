@@ -25,6 +25,8 @@ use crate::world::{NodeId, World};
 
 const NAMESERVER_PORT: u16 = 9876;
 const BROKER_PORT: u16 = 10_911;
+/// Where masters serve slaves.
+pub const HA_PORT: u16 = 10_912;
 /// How long a broker that was just started may take until it serves.
 pub const START_LIMIT: Duration = Duration::from_secs(30);
 /// How long a broker that is asked to stop may take.

@@ -17,6 +17,7 @@ pub const ALL: &[&str] = &[
     "a consumer got a message twice",
     "a broker died before it served",
     "two brokers were down at once",
+    "a slave took over with messages",
     "all NameServers were down at once",
     "a broker served again",
     "a fault struck while another was on",

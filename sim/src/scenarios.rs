@@ -108,6 +108,7 @@ pub const ALL: &[Scenario] = &[
     stalls::FREED,
     replication::COPIES,
     replication::LAGGING,
+    replication::MASTER_LOST,
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,

@@ -132,6 +132,8 @@ settings! {
     slave_timeout: u64 = 3_000;
     /// Copies a send waits for at a SYNC_MASTER, the master's included; 0 is 2.
     in_sync_replicas: u32 = 0;
+    /// With fewer nodes in sync, the master included, a SYNC_MASTER takes nothing.
+    min_in_sync_replicas: u32 = 1;
 
     // Replication.
     /// Where a slave finds its master's log, `host:port`; by default NameServers tell.
@@ -273,7 +275,6 @@ impl BrokerConfig {
     pub fn to_properties(&self) -> String {
         let mut shown = self.clone();
         shown.ha_listen_port = self.ha_port();
-        shown.in_sync_replicas = self.replicas_needed() as u32;
         let mut text = String::new();
         for (key, value) in keys::list(&shown) {
             properties::write(&mut text, &key, &value);

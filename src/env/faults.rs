@@ -91,8 +91,16 @@ pub enum Canary {
     DeadMemberStays,
     /// What a slave says it has is believed, however much that is.
     SlaveOffsetTrusted,
-    /// A slave that is gone goes on to count for what is in sync.
+    /// A slave that is gone counts as one that has everything.
     AbsentSlaveCounts,
+    /// A SYNC_MASTER answers before slaves have the message.
+    AcknowledgeBeforeSlaves,
+    /// Consumers of a SYNC_MASTER see messages that slaves do not have.
+    ShowUnreplicated,
+    /// A slave with SYNC_FLUSH says that it has what is not synced there.
+    SlaveReportsUnsynced,
+    /// A master begins no epoch when it starts.
+    NoNewEpoch,
     /// Some runs fail although nothing is wrong.
     FailOnPurpose,
     /// Random numbers come from the machine that runs the simulation: no run can be repeated.

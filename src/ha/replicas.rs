@@ -88,8 +88,10 @@ impl Replicas {
 
     /// A connection has ended.
     pub fn on_closed(&mut self, id: SlaveId, connection: u64) {
-        let newest = self.slaves.get(&id).is_some_and(|slave| slave.connection == connection);
-        if newest && !self.canaries.has(Canary::AbsentSlaveCounts) {
+        let Some(slave) = self.slaves.get_mut(&id).filter(|slave| slave.connection == connection) else { return };
+        if self.canaries.has(Canary::AbsentSlaveCounts) {
+            slave.acked = Some(u64::MAX);
+        } else {
             self.slaves.remove(&id);
         }
     }
@@ -102,7 +104,7 @@ impl Replicas {
         let mut acked: Vec<u64> =
             self.slaves.values().filter(|slave| slave.counts).filter_map(|slave| slave.acked).collect();
         acked.sort_unstable_by(|one, other| other.cmp(one));
-        acked.get(self.needed - 2).copied()
+        acked.get(self.needed - 2).map(|acked| end.min(*acked))
     }
 
     /// Slaves in sync and the master.

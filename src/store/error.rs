@@ -198,6 +198,8 @@ pub enum Refusal {
     QueueFiles,
     /// The store is closing.
     Closing,
+    /// Too few slaves have what is there already.
+    NotReplicated,
     /// The log is a copy of a master's: only what the master has is appended.
     Following,
 }

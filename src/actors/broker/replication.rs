@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 use ractor::ActorRef;
 
 use super::BrokerMessage;
-use crate::actors::ha::{HaMasterHandle, HaState, LogSignal, Quorum, ReplicaArguments, ReplicaHandle};
+use crate::actors::ha::{HaMasterHandle, HaState, LogSignal, Quorum, QuorumLimits, ReplicaArguments, ReplicaHandle};
 use crate::actors::log_writer::LogWriterHandle;
 use crate::config::broker::{BrokerConfig, BrokerRole};
-use crate::env::Env;
+use crate::env::{Canary, Env};
 use crate::store::epoch::EpochFile;
 use crate::store::{LogWriter, Store};
 
@@ -53,8 +53,9 @@ impl Replication {
             writer.hold_back()?;
         }
         writer.set_following(slave);
-        let gap_max = config.ha_max_gap_not_in_sync;
-        let quorum = Quorum::new(env, Arc::clone(store), config.replicas_needed(), gap_max);
+        let limits =
+            QuorumLimits { gap_max: config.ha_max_gap_not_in_sync, in_sync_min: config.min_in_sync_replicas as usize };
+        let quorum = Quorum::new(env, Arc::clone(store), config.replicas_needed(), limits);
         let signal = LogSignal::default();
         let ha = HaState::new(env, Arc::clone(store), file, quorum.clone(), signal.clone(), slave);
         Ok(Replication { quorum, signal, ha })
@@ -77,7 +78,7 @@ impl Replication {
             let mut epochs = ha.epochs().as_ref().clone();
             epochs.cut(ha.store().end());
             ha.save_epochs(epochs).await?;
-        } else {
+        } else if !ha.env().canary(Canary::NoNewEpoch) || ha.epochs().last().is_none() {
             ha.begin_epoch(ha.store().end(), config.broker_id).await?;
         }
         let master = listen(&ha, config, address, root).await?;

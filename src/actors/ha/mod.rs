@@ -15,7 +15,7 @@ mod signal;
 mod state;
 
 pub use master::{HaMaster, HaMasterHandle};
-pub use quorum::Quorum;
+pub use quorum::{Quorum, QuorumLimits};
 pub use replica::{Replica, ReplicaArguments, ReplicaHandle};
 pub use signal::LogSignal;
 pub use state::{FollowState, HaState, HaStatus};

@@ -8,16 +8,26 @@ use ractor::ActorRef;
 use crate::actors::log_writer::LogMessage;
 use crate::env::{Canary, Env, Millis};
 use crate::ha::replicas::{Replicas, SlaveId, SlaveView};
-use crate::store::Store;
+use crate::store::{Refusal, Store, StoreError};
 
 /// See the module's text. Cheap to clone.
 #[derive(Clone)]
 pub struct Quorum(Arc<Inner>);
 
+/// What has to hold for a SYNC_MASTER to take anything.
+#[derive(Clone, Copy, Debug)]
+pub struct QuorumLimits {
+    /// A slave that lacks more bytes than this is not in sync, and no more may wait for slaves (`haMaxGapNotInSync`).
+    pub gap_max: u64,
+    /// Nodes that have to be in sync, the master included (`minInSyncReplicas`).
+    pub in_sync_min: usize,
+}
+
 struct Inner {
     env: Env,
     store: Arc<Store>,
     replicas: Mutex<Replicas>,
+    limits: QuorumLimits,
     /// Sends wait for slaves.
     waits: AtomicBool,
     /// The log writer has been told and has not looked yet.
@@ -27,12 +37,13 @@ struct Inner {
 
 impl Quorum {
     /// No slave is there yet; `needed` nodes have to hold what is replicated, the master included.
-    pub fn new(env: &Env, store: Arc<Store>, needed: usize, gap_max: u64) -> Quorum {
-        let replicas = Replicas::new(needed, gap_max, env.canaries());
+    pub fn new(env: &Env, store: Arc<Store>, needed: usize, limits: QuorumLimits) -> Quorum {
+        let replicas = Replicas::new(needed, limits.gap_max, env.canaries());
         Quorum(Arc::new(Inner {
             env: env.clone(),
             store,
             replicas: Mutex::new(replicas),
+            limits,
             waits: AtomicBool::new(needed > 1),
             told: AtomicBool::new(false),
             writer: OnceLock::new(),
@@ -76,6 +87,25 @@ impl Quorum {
     /// Slaves in sync and the master.
     pub fn in_sync(&self) -> usize {
         self.replicas().in_sync(self.0.store.end().0)
+    }
+
+    /// Why a SYNC_MASTER takes nothing at present, before anything is written.
+    pub fn refusal(&self) -> Option<StoreError> {
+        if !self.waits() {
+            return None;
+        }
+        let (end, confirmed) = (self.0.store.end().0, self.0.store.confirmed().0);
+        let QuorumLimits { gap_max, in_sync_min } = self.0.limits;
+        let reason = match self.in_sync() {
+            in_sync if in_sync < in_sync_min => {
+                format!("in-sync replicas not enough: {in_sync}, and minInSyncReplicas is {in_sync_min}")
+            }
+            _ if end - confirmed > gap_max => {
+                format!("{} bytes wait for slaves, and haMaxGapNotInSync is {gap_max}", end - confirmed)
+            }
+            _ => return None,
+        };
+        Some(StoreError::Refused { refusal: Refusal::NotReplicated, reason: reason.into() })
     }
 
     /// A slave has connected.

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::{FollowState, HaState};
 use crate::actors::log_writer::{Change, LogWriterHandle};
-use crate::env::{BoxFuture, Millis, Stream};
+use crate::env::{BoxFuture, Canary, Millis, Stream};
 use crate::ha::follower::{FollowError, Follower, Protocol};
 use crate::proto::ha::switch::MasterHandshake;
 use crate::proto::PhysicalOffset;
@@ -290,7 +290,6 @@ impl Following {
         let (end, confirmed) = (store.end(), store.confirmed());
         let epochs = self.ha.epochs();
         match epochs.parting(end, &master.epochs, master.end) {
-            Parting::At(at) if at >= end => Ok(()),
             Parting::At(at) if at >= confirmed => self.take_back(Epochs::clone(&epochs), at).await,
             Parting::At(at) => Err(End::Refused(format!(
                 "the master's log and this one part at {}, and what is here up to {} is confirmed: promote this slave, or \
@@ -310,8 +309,11 @@ impl Following {
         }
     }
 
+    /// Both logs are equal up to `at`, and epochs that begin there have nothing here.
     async fn take_back(&self, mut epochs: Epochs, at: PhysicalOffset) -> Result<(), End> {
-        self.operate(Change::Truncate(at)).await?;
+        if at < self.ha.store().end() {
+            self.operate(Change::Truncate(at)).await?;
+        }
         epochs.cut(at);
         Ok(self.ha.save_epochs(epochs).await?)
     }
@@ -359,7 +361,8 @@ impl MasterLink<'_> {
         while !task.is_stopped() {
             self.append().await?;
             let held = match store.flush_mode() {
-                FlushMode::Sync => store.flushed(),
+                FlushMode::Sync if !task.ha.env().canary(Canary::SlaveReportsUnsynced) => store.flushed(),
+                FlushMode::Sync => store.end(),
                 FlushMode::Async => store.end(),
             };
             self.follower.on_held(held.0, task.now(), &mut self.out);
@@ -383,9 +386,9 @@ impl MasterLink<'_> {
             if let Some(epoch) = taken.epoch {
                 // Before the first byte of it: else a crash would leave bytes of which nobody knows whose they are.
                 let mut epochs = Epochs::clone(&task.ha.epochs());
-                if epochs.push(epoch) {
-                    task.ha.save_epochs(epochs).await?;
-                }
+                epochs.cut(epoch.start);
+                epochs.push(epoch);
+                task.ha.save_epochs(epochs).await?;
             }
             let confirmed = taken.confirmed.map(PhysicalOffset);
             if let Some(confirmed) = confirmed {

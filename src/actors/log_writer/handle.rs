@@ -7,7 +7,7 @@ use ractor::{Actor, ActorRef};
 use tokio::sync::oneshot;
 
 use super::following::{Change, Replicate, Replicated};
-use super::reply::{Appended, Inbox, Reply, Ticket};
+use super::reply::{Appended, Durability, Inbox, Reply, Ticket};
 use super::{lock, Arguments, LogMessage, LogWriterActor, LogWriterOptions};
 use crate::actors::broker::housekeeper::DispatchSignal;
 use crate::actors::ha::{LogSignal, Quorum};
@@ -23,6 +23,15 @@ pub(super) struct Gathered {
     /// Whether the answer waits for what the flush mode promises.
     pub wait: bool,
     pub reply: Reply,
+}
+
+impl Gathered {
+    /// Answers that none of it is stored.
+    pub(super) fn refuse(self, error: &StoreError) {
+        let Gathered { batch, mut results, reply, .. } = self;
+        results.resize_with(batch.items.len(), || Err(error.clone()));
+        reply.send(Appended { batch, results, durability: Durability::AsPromised });
+    }
 }
 
 /// Sends batches to the log writer. Cheap to clone.

@@ -222,6 +222,9 @@ impl State {
     async fn write(&mut self, myself: &ActorRef<LogMessage>) -> Result<(), ActorProcessingErr> {
         let mut writing = std::mem::take(&mut self.writing);
         std::mem::swap(&mut writing, &mut *lock(&self.gathered));
+        if let Some(refusal) = self.quorum.refusal() {
+            writing.drain(..).for_each(|batch| batch.refuse(&refusal));
+        }
         let mut rest = writing.drain(..).peekable();
         while let Some(first) = rest.next() {
             // Through the mapping one write is as good as another.

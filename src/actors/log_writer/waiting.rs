@@ -120,6 +120,7 @@ impl State {
         let after = |wait: Duration| now.plus(wait.as_millis() as i64);
         let slaves = match self.quorum.waits() {
             false => Slaves::None,
+            true if self.env.canary(Canary::AcknowledgeBeforeSlaves) => Slaves::None,
             true if self.quorum.is_enough() => Slaves::Until(after(self.options.slave_timeout)),
             true => Slaves::TooFew,
         };

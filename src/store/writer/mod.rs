@@ -140,7 +140,7 @@ impl LogWriter {
     fn confirm_up_to(&mut self, durable: u64) {
         let position = match self.confirm_limit {
             // Nobody knows whether a limit is the end of a record.
-            Some(limit) if limit < durable => {
+            Some(limit) if limit < durable && !self.store.env.canary(Canary::ShowUnreplicated) => {
                 let below = self.unconfirmed.iter().take_while(|next| next.end <= limit).last();
                 below.map_or(0, |last| last.end)
             }

@@ -17,7 +17,7 @@ use crate::store::error::StoreError;
 use crate::store::recovery::{self, Scanner};
 
 /// Zeros written at once.
-const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 impl LogWriter {
     /// For the start, before anybody reads: nothing is confirmed above what was before. What lies above shows once
