@@ -97,6 +97,7 @@ pub const ALL: &[Scenario] = &[
     model::MODEL,
     goodbyes::GOODBYES,
     slaves::METADATA,
+    slaves::PROMOTION,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,

@@ -85,6 +85,8 @@ pub enum Canary {
     LockEndsWithConnection,
     /// A slave takes over lower offsets of a master that comes back.
     StaleOffsetsReturn,
+    /// What the old master still says is taken over after a promotion.
+    StaleOffsetsPushed,
     /// A slave is not told of changed groups.
     SlaveMissesChanges,
     /// A client whose connection ended stays a member of its groups.

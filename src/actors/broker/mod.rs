@@ -19,6 +19,7 @@ pub mod due;
 pub mod errors;
 pub mod handlers;
 pub mod housekeeper;
+mod identity;
 pub mod keeper;
 pub mod metadata_sync;
 mod parked;
@@ -32,7 +33,7 @@ pub mod service;
 pub mod shared;
 pub mod timer;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,11 +44,12 @@ use tokio::sync::{oneshot, watch};
 
 use self::delay::{DelayActor, DelayArguments, DelayMessage};
 use self::housekeeper::{Housekeeper, HousekeeperArguments, HousekeeperMessage};
+use self::identity::{advertised, ha_address, role_of};
 use self::keeper::{Keeper, KeeperArguments, KeeperMessage};
 use self::metadata_sync::{MetadataSync, MetadataSyncArguments};
 use self::promotion::{PromotionActor, PromotionArguments};
 use self::registrar::{Registrar, RegistrarMessage};
-use self::replication::{is_slave, Replication, RunningReplication};
+use self::replication::{Replication, RunningReplication};
 use self::saved::Saved;
 use self::service::BrokerService;
 use self::shared::{Parts, Settings, Shared};
@@ -58,10 +60,9 @@ use super::net::{ListenerHandle, ListenerOptions};
 use super::settings_file::SettingsFile;
 use crate::broker::groups::{GroupRules, GroupTable};
 use crate::broker::offsets::{lower_to_ends, Lowered, OffsetTable};
-use crate::broker::role::Role;
 use crate::broker::topics::{TopicRules, TopicTable};
 use crate::broker::Effect;
-use crate::config::broker::{BrokerConfig, BrokerRole, FlushDiskType};
+use crate::config::broker::{BrokerConfig, FlushDiskType};
 use crate::env::{Canary, Env, Listener};
 use crate::proto::body::ConsumerOffsetSerializeWrapper;
 use crate::proto::message::system::BootOptions;
@@ -180,6 +181,7 @@ impl BrokerHandle {
 
         let arguments = DelayArguments { shared: Arc::clone(&shared), file: delays_file };
         let (delay, _) = Actor::spawn_linked(None, DelayActor, arguments, root.get_cell()).await?;
+        let (timer, _) = Actor::spawn_linked(None, TimerActor, Arc::clone(&shared), root.get_cell()).await?;
 
         let arguments =
             MetadataSyncArguments { shared: Arc::clone(&shared), registrar: registrar.clone(), delay: delay.clone() };
@@ -188,6 +190,7 @@ impl BrokerHandle {
             shared: Arc::clone(&shared),
             metadata_sync: metadata_sync.clone(),
             delay: delay.clone(),
+            timer: timer.clone(),
             registrar: registrar.clone(),
         };
         let (promotion, _) = Actor::spawn_linked(None, PromotionActor, arguments, root.get_cell()).await?;
@@ -195,7 +198,6 @@ impl BrokerHandle {
         if shared.role.takes_writes() {
             catch_up::catch_up(&shared).await;
         }
-        let (timer, _) = Actor::spawn_linked(None, TimerActor, Arc::clone(&shared), root.get_cell()).await?;
 
         let (listener, old_clients) = listen(env, &shared, listener).await?;
         registrar.cast(RegistrarMessage::Register { done: None })?;
@@ -290,21 +292,6 @@ impl BrokerHandle {
     }
 }
 
-/// The role that the settings ask for. A master's id is 0, whatever is set.
-fn role_of(config: &mut BrokerConfig) -> Role {
-    if config.broker_role == BrokerRole::Slave {
-        return Role::slave(config.broker_id);
-    }
-    if config.broker_role == BrokerRole::SyncMaster && config.in_sync_replicas == 1 {
-        tracing::warn!("inSyncReplicas=1: this SYNC_MASTER does not wait for slaves");
-    }
-    if config.broker_id != 0 && !is_slave(config) {
-        tracing::warn!(id = config.broker_id, "brokerId is 0 for every master");
-        config.broker_id = 0;
-    }
-    Role::master()
-}
-
 /// After a crash no group's offset stays above the end of its queue. Saved before anybody sends or pulls, so that a
 /// second crash does not bring the old ones back.
 async fn lower_offsets(store: &Store, offsets: &mut ConsumerOffsetSerializeWrapper, file: &mut Saved) -> Result<()> {
@@ -346,33 +333,6 @@ async fn listen(
         }
     };
     Ok((listener, old_clients))
-}
-
-/// The address clients dial: `brokerIP1` or this machine's own, never a wildcard.
-fn advertised(env: &Env, config: &BrokerConfig, address: SocketAddr) -> Result<SocketAddr> {
-    let ip: IpAddr = if !config.broker_ip1.is_empty() {
-        config.broker_ip1.parse().with_context(|| format!("brokerIP1 `{}` is no IP address", config.broker_ip1))?
-    } else if !address.ip().is_unspecified() {
-        address.ip()
-    } else {
-        env.net.own_address()
-    };
-    anyhow::ensure!(!ip.is_unspecified(), "brokerIP1 {ip} is a wildcard: clients cannot dial it");
-    Ok(SocketAddr::new(ip, address.port()))
-}
-
-/// The address slaves dial: `brokerIP2`, else the one clients dial, and the port for slaves.
-fn ha_address(config: &BrokerConfig, advertised: SocketAddr) -> Result<SocketAddr> {
-    let ip = match config.broker_ip2.as_str() {
-        "" => advertised.ip(),
-        ip => ip.parse().with_context(|| format!("brokerIP2 `{ip}` is no IP address"))?,
-    };
-    anyhow::ensure!(!ip.is_unspecified(), "brokerIP2 {ip} is a wildcard: slaves cannot dial it");
-    let port = match config.ha_listen_port {
-        0 => advertised.port().wrapping_add(1),
-        port => port,
-    };
-    Ok(SocketAddr::new(ip, port))
 }
 
 /// What counts as being in memory: that part of it which `accessMessageInMemoryMaxRatio` says.

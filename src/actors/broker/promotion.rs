@@ -9,6 +9,7 @@ use super::delay::{self, DelayMessage};
 use super::metadata_sync::MetadataSyncMessage;
 use super::registrar::RegistrarMessage;
 use super::shared::Shared;
+use super::timer::TimerMessage;
 use crate::broker::role::{Progress, Promotion, Step, MASTER_ID};
 use crate::broker::Effect;
 use crate::config::broker::{BrokerConfig, BrokerRole};
@@ -45,6 +46,8 @@ pub struct PromotionArguments {
     pub metadata_sync: ActorRef<MetadataSyncMessage>,
     /// Delivers delayed messages.
     pub delay: ActorRef<DelayMessage>,
+    /// Delivers messages with a time of their own.
+    pub timer: ActorRef<TimerMessage>,
     /// Tells the NameServers.
     pub registrar: ActorRef<RegistrarMessage>,
 }
@@ -177,6 +180,7 @@ impl PromotionArguments {
         *shared.delays() = delay::restored(&shared.store, &config, progress, &mut effects);
         shared.carry_out(effects);
         let _ = self.delay.cast(DelayMessage::Wake { at: shared.now() });
+        let _ = self.timer.cast(TimerMessage::Wake { at: shared.now() });
     }
 }
 
