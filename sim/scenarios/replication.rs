@@ -9,7 +9,7 @@ use metaq::config::broker::FlushDiskType::{AsyncFlush, SyncFlush};
 use crate::checkers::{acknowledged_kept, messages_intact, nothing_read_early, offsets_dense, stored_once};
 use crate::cluster::{Cluster, GROUP};
 use crate::draft::Draft;
-use crate::faults;
+use crate::faults::{self, Fault, ProcessFault};
 use crate::history::Event;
 use crate::judge::judge;
 use crate::plan::Plan;
@@ -58,6 +58,24 @@ pub const MASTER_LOST: Scenario = Scenario {
         d.faults(0..=3, &["cut", "cut_one_way", "clog", "kill", "power_cut", "stall", "pause"]);
     },
     play: |world, plan| master_lost(world, plan).boxed_local(),
+};
+
+/// REP-2: files expire on the master before a slave has them.
+pub const EXPIRED: Scenario = Scenario {
+    name: "replication_expired",
+    story: "a slave is away while what it lacks expires on its master; it begins anew with the oldest file",
+    draft: |d| {
+        d.slaves(1..=2).flush(&[SyncFlush, AsyncFlush]).producers(1..=2, 100..=300, &[40]).sizes(100..=2_000);
+        d.set("mappedFileSizeCommitLog", 16 << 10).set("cleanResourceInterval", 1_000);
+        let hours: Vec<String> = (0..24).map(|hour| format!("{hour:02}")).collect();
+        d.set("fileReservedTime", 0).set("deleteWhen", hours.join(";"));
+        d.fault(1..=3, "away", |d| {
+            let machine = d.random.pick(&d.roster.slaves).clone();
+            Fault::Process(ProcessFault::Kill { machine, down_us: d.random.between(500_000, 10_000_000) })
+        });
+        d.faults(0..=2, &["cut", "kill"]);
+    },
+    play: |world, plan| expired(world, plan).boxed_local(),
 };
 
 fn members(d: &mut Draft) {
@@ -148,4 +166,19 @@ async fn master_lost(world: World, plan: Arc<Plan>) -> Verdict {
     nothing_read_early(&events)?;
     offsets_dense(&events)?;
     stored_once(&events)
+}
+
+async fn expired(world: World, plan: Arc<Plan>) -> Verdict {
+    let cluster = Cluster::start(&world, &plan).await;
+    let workload = Workload::start(&cluster, &plan);
+    let bounds = Bounds::of(&plan);
+    begin_faults(&world, &plan);
+    let faults_end = world.now() + plan.faults_end();
+    workload.finished().await;
+    world.sleep(faults_end.saturating_sub(world.now())).await;
+    world.note(NodeId::WORLD, "healing", &[], "");
+    faults::heal(&world);
+    all_take_messages(&cluster, &[0], bounds.registered, "a healed broker takes messages").await?;
+    logs_become_equal(&cluster, COPIED_WITHIN).await?;
+    messages_intact(&world.history().events())
 }

@@ -42,7 +42,12 @@ pub async fn logs_become_equal(cluster: &Cluster, limit: Duration) -> Result<(),
 fn compare(cluster: &Cluster, slave: &Slave) -> Result<(), String> {
     let world = &cluster.world;
     let (theirs, own) = (files(world, cluster.brokers[slave.broker])?, files(world, slave.node)?);
-    for name in theirs.keys().chain(own.keys()) {
+    // Each deletes old files on its own.
+    let oldest = match (theirs.keys().next(), own.keys().next()) {
+        (Some(theirs), Some(own)) => theirs.max(own).clone(),
+        _ => String::new(),
+    };
+    for name in theirs.keys().chain(own.keys()).filter(|name| **name >= oldest) {
         let nothing = Vec::new();
         let (theirs, own) = (theirs.get(name).unwrap_or(&nothing), own.get(name).unwrap_or(&nothing));
         let len = theirs.len().max(own.len());

@@ -110,6 +110,7 @@ pub const ALL: &[Scenario] = &[
     replication::COPIES,
     replication::LAGGING,
     replication::MASTER_LOST,
+    replication::EXPIRED,
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,

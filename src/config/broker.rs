@@ -140,6 +140,10 @@ settings! {
     ha_master_address: String = String::new();
     /// Most bytes of the log in a frame to a slave.
     ha_transfer_batch_size: u32 = 32 * 1024;
+    /// Send a slave no more of the log than `maxHaTransferByteInSecond`.
+    ha_flow_control_enable: bool = false;
+    /// Bytes of the log that a slave gets in a second.
+    max_ha_transfer_byte_in_second: u64 = 100 << 20;
     /// A slave that lacks more bytes than this is not in sync.
     ha_max_gap_not_in_sync: u64 = 256 << 20;
 

@@ -53,7 +53,7 @@ pub enum FollowError {
 /// What the bytes of the log that came belong to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Where the log goes on, for a slave that has none: the master's oldest file.
+    /// The log begins there, in the master's oldest file, for a slave that has none or only what has expired.
     pub begins_at: Option<u64>,
     /// The master's epoch of the bytes, if it is another one than before.
     pub epoch: Option<Epoch>,
@@ -72,6 +72,8 @@ pub struct Follower {
     /// Where the next part begins; `None` until the slave has reported.
     expected: Option<u64>,
     epoch: Option<Epoch>,
+    /// A part of the log has come.
+    has_taken: bool,
     reported: Option<u64>,
     last_read: Millis,
     last_write: Millis,
@@ -90,6 +92,7 @@ impl Follower {
             consumed: 0,
             expected: None,
             epoch: None,
+            has_taken: false,
             reported: None,
             last_read: now,
             last_write: now,
@@ -167,8 +170,11 @@ impl Follower {
             }
             let Some(part) = rest[head..].get(..size as usize) else { break };
             if at != expected {
-                // A slave without a log takes the master's from its oldest file on.
-                if expected != 0 || !log.is_empty() || !at.is_multiple_of(segment_size) {
+                // A slave without a log takes the master's from its oldest file on, and so does one that was away for so
+                // long that what it lacks has expired. It has just compared epochs: what it has is the same log.
+                let oldest = at > expected && at.is_multiple_of(segment_size) && taken.frames == 0;
+                let knows = self.protocol == Protocol::Switch || expected == 0;
+                if !oldest || !knows || !log.is_empty() || self.has_taken {
                     return Err(FollowError::Elsewhere { found: at, expected });
                 }
                 taken.begins_at = Some(at);
@@ -179,6 +185,7 @@ impl Follower {
             }
             taken.confirmed = taken.confirmed.max(confirmed);
             taken.frames += 1;
+            self.has_taken = true;
             log.extend_from_slice(part);
             self.consumed += head + part.len();
             expected += u64::from(size);
@@ -264,15 +271,19 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_refused_unless_there_is_no_log() {
-        let mut follower = following(10);
-        follower.on_bytes(&frame(2000, (1, 0), 0, b"abc"), Millis(0));
-        let error = follower.take(1000, usize::MAX, &mut Vec::new());
-        assert_eq!(error, Err(FollowError::Elsewhere { found: 2000, expected: 10 }));
-        let mut fresh = following(0);
-        fresh.on_bytes(&frame(2000, (1, 0), 0, b"abc"), Millis(0));
-        let taken = fresh.take(1000, usize::MAX, &mut Vec::new()).unwrap();
-        assert_eq!(taken.begins_at, Some(2000));
+    fn a_gap_is_refused_unless_the_master_s_log_begins_behind_it() {
+        let take = |end, frames: &[Vec<u8>]| {
+            let mut follower = following(end);
+            follower.on_bytes(&frames.concat(), Millis(0));
+            follower.take(1000, usize::MAX, &mut Vec::new())
+        };
+        let elsewhere = |found, expected| Err(FollowError::Elsewhere { found, expected });
+        assert_eq!(take(0, &[frame(2000, (1, 0), 0, b"abc")]).unwrap().begins_at, Some(2000), "there is no log");
+        assert_eq!(take(10, &[frame(2000, (1, 0), 0, b"abc")]).unwrap().begins_at, Some(2000), "it has expired");
+        assert_eq!(take(10, &[frame(2001, (1, 0), 0, b"abc")]), elsewhere(2001, 10), "no file begins there");
+        assert_eq!(take(3000, &[frame(2000, (1, 0), 0, b"abc")]), elsewhere(2000, 3000));
+        let later = [frame(10, (1, 0), 0, b"abc"), frame(2000, (1, 0), 0, b"abc")];
+        assert_eq!(take(10, &later), elsewhere(2000, 13), "in the middle of it");
     }
 
     #[test]

@@ -15,6 +15,36 @@ const UNDECIDED_MS: u64 = 1_000;
 /// Most bytes that a slave may have sent and that make no frame yet.
 const INPUT_MAX: usize = 64 << 10;
 
+/// How many bytes of the log a slave may get, as time passes.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// Bytes of a second; `None`: any number.
+    per_second: Option<u64>,
+    /// What may be sent at once: at most a second's.
+    left: u64,
+    /// When that was.
+    at: Millis,
+}
+
+impl Pace {
+    /// Bytes that may be sent now.
+    fn allowed(&mut self, now: Millis) -> u64 {
+        let Some(per_second) = self.per_second else { return u64::MAX };
+        let gained = now.since(self.at).min(1_000) * per_second / 1_000;
+        if gained > 0 {
+            self.left = per_second.min(self.left.saturating_add(gained));
+            self.at = now;
+        }
+        self.left
+    }
+
+    /// When there will be some again, if there are none now.
+    fn again_at(&self) -> Option<Millis> {
+        let per_second = self.per_second.filter(|_| self.left == 0)?;
+        Some(self.at.plus((1_000 / per_second.max(1)) as i64 + 1))
+    }
+}
+
 /// Why a slave's connection is closed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -75,6 +105,7 @@ pub struct Link {
     told: u64,
     last_read: Millis,
     last_write: Millis,
+    pace: Pace,
     canaries: Canaries,
 }
 
@@ -91,8 +122,15 @@ impl Link {
             told: 0,
             last_read: now,
             last_write: now,
+            pace: Pace { per_second: None, left: 0, at: now },
             canaries: Canaries::default(),
         }
+    }
+
+    /// Sends so many bytes of the log a second at most.
+    pub fn with_pace(mut self, per_second: Option<u64>) -> Link {
+        self.pace.per_second = per_second.map(|per_second| per_second.max(1_000));
+        self
     }
 
     /// With these planted bugs.
@@ -164,7 +202,10 @@ impl Link {
         let silent = self.last_read.plus(SILENCE_MS as i64 + 1);
         match self.state {
             State::Undecided { since } if self.input.len() >= 8 => silent.min(since.plus(UNDECIDED_MS as i64)),
-            State::Transfer { .. } => silent.min(self.last_write.plus(HEARTBEAT_MS as i64)),
+            State::Transfer { .. } => {
+                let heartbeat = self.last_write.plus(HEARTBEAT_MS as i64);
+                silent.min(heartbeat).min(self.pace.again_at().unwrap_or(heartbeat))
+            }
             _ => silent,
         }
     }
@@ -182,7 +223,7 @@ impl Link {
     ) -> Result<Option<Batch>, LinkError> {
         let State::Transfer { next } = self.state else { return Ok(None) };
         let confirmed = log.confirmed();
-        let left = log.end().saturating_sub(next);
+        let left = log.end().saturating_sub(next).min(self.pace.allowed(now));
         let news = self.slave.is_some() && confirmed > self.told;
         if left == 0 && !news && now.since(self.last_write) < HEARTBEAT_MS {
             return Ok(None);
@@ -199,6 +240,7 @@ impl Link {
             out.extend_from_slice(&plain::DataHeader { at: PhysicalOffset(next), size: len as u32 }.encode());
         }
         (self.told, self.last_write) = (confirmed, now);
+        self.pace.left = self.pace.left.saturating_sub(len);
         self.state = State::Transfer { next: next + len };
         Ok(Some(Batch { at: next, len: len as u32 }))
     }
@@ -373,6 +415,17 @@ mod tests {
         let mut two = Link::new(400, Millis(0));
         feed(&mut two, 0, &log, &[both, &plain::report(PhysicalOffset(1 << 32))].concat()).unwrap();
         assert!(two.slave().is_none() && two.acked() == Some(1 << 32));
+    }
+
+    #[test]
+    fn a_slave_gets_no_more_than_its_pace() {
+        let log = Log(0, 900, 900);
+        let mut link = Link::new(400, Millis(0)).with_pace(Some(1_000));
+        feed(&mut link, 0, &log, &[0; 8]).unwrap();
+        assert_eq!(batches(&mut link, 0, &log), []);
+        assert_eq!(link.wake_at(), Millis(2));
+        assert_eq!(batches(&mut link, 100, &log), [(0, 100)]);
+        assert_eq!(batches(&mut link, 5_000, &log), [(100, 400), (500, 400)], "a second's at most");
     }
 
     #[test]

@@ -8,7 +8,9 @@ use anyhow::{Context, Result};
 use ractor::ActorRef;
 
 use super::BrokerMessage;
-use crate::actors::ha::{HaMasterHandle, HaState, LogSignal, Quorum, QuorumLimits, ReplicaArguments, ReplicaHandle};
+use crate::actors::ha::{
+    HaMasterHandle, HaOptions, HaState, LogSignal, Quorum, QuorumLimits, ReplicaArguments, ReplicaHandle,
+};
 use crate::actors::log_writer::LogWriterHandle;
 use crate::config::broker::{BrokerConfig, BrokerRole};
 use crate::env::{Canary, Env};
@@ -115,7 +117,12 @@ async fn listen(
     let address = SocketAddr::new(address.ip(), port);
     match ha.env().net.listen(address).await {
         Ok(listener) => {
-            let master = HaMasterHandle::start(ha.clone(), listener, config.ha_transfer_batch_size, root).await?;
+            let pace = config.max_ha_transfer_byte_in_second;
+            let options = HaOptions {
+                batch_max: config.ha_transfer_batch_size,
+                bytes_per_second: config.ha_flow_control_enable.then_some(pace),
+            };
+            let master = HaMasterHandle::start(ha.clone(), listener, options, root).await?;
             Ok(Some(master))
         }
         Err(error) if config.ha_listen_port == 0 && config.broker_role != BrokerRole::SyncMaster => {

@@ -21,6 +21,15 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// How often the same is said about connections.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
+/// How slaves are served.
+#[derive(Clone, Copy, Debug)]
+pub struct HaOptions {
+    /// Most bytes of the log in a frame (`haTransferBatchSize`).
+    pub batch_max: u32,
+    /// Most bytes of the log that a slave gets in a second; `None`: any number.
+    pub bytes_per_second: Option<u64>,
+}
+
 /// What the actor is told.
 pub enum HaMasterMessage {
     /// A connection was accepted.
@@ -50,7 +59,7 @@ pub struct HaMaster;
 pub struct HaMasterArguments {
     ha: HaState,
     listener: Box<dyn Listener>,
-    batch_max: u32,
+    options: HaOptions,
 }
 
 /// The running actor.
@@ -63,7 +72,7 @@ pub struct HaMasterHandle {
 #[doc(hidden)]
 pub struct State {
     ha: HaState,
-    batch_max: u32,
+    options: HaOptions,
     accepting: JoinHandle<()>,
     sessions: BTreeSet<u64>,
     /// For the sessions of now; each generation has its own.
@@ -73,19 +82,18 @@ pub struct State {
 }
 
 impl HaMasterHandle {
-    /// Serves slaves that connect to `listener`, each part of the log in `batch_max` bytes at most. Its end is reported to
-    /// `supervisor`.
+    /// Serves slaves that connect to `listener`. Its end is reported to `supervisor`.
     ///
     /// # Errors
     /// If the listener has no address or the actor cannot be spawned.
     pub async fn start<M: ractor::Message>(
         ha: HaState,
         listener: Box<dyn Listener>,
-        batch_max: u32,
+        options: HaOptions,
         supervisor: &ActorRef<M>,
     ) -> anyhow::Result<HaMasterHandle> {
         let address = listener.local_addr()?;
-        let arguments = HaMasterArguments { ha, listener, batch_max };
+        let arguments = HaMasterArguments { ha, listener, options };
         let (actor, _) = Actor::spawn_linked(None, HaMaster, arguments, supervisor.get_cell()).await?;
         Ok(HaMasterHandle { actor, address })
     }
@@ -112,11 +120,11 @@ impl Actor for HaMaster {
         myself: ActorRef<Self::Msg>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let HaMasterArguments { ha, listener, batch_max } = arguments;
+        let HaMasterArguments { ha, listener, options } = arguments;
         let accepting = ractor::concurrency::spawn(accept(ha.clone(), listener, myself));
         Ok(State {
             ha,
-            batch_max,
+            options,
             accepting,
             sessions: BTreeSet::new(),
             stopped: Arc::default(),
@@ -174,7 +182,9 @@ impl State {
             peer,
             ha: self.ha.clone(),
             stopped: Arc::clone(&self.stopped),
-            link: Link::new(self.batch_max, now).with_canaries(self.ha.env().canaries()),
+            link: Link::new(self.options.batch_max, now)
+                .with_pace(self.options.bytes_per_second)
+                .with_canaries(self.ha.env().canaries()),
             slave: None,
             out: Vec::new(),
             written: 0,

@@ -14,7 +14,7 @@ mod session;
 mod signal;
 mod state;
 
-pub use master::{HaMaster, HaMasterHandle};
+pub use master::{HaMaster, HaMasterHandle, HaOptions};
 pub use quorum::{Quorum, QuorumLimits};
 pub use replica::{Replica, ReplicaArguments, ReplicaHandle};
 pub use signal::LogSignal;

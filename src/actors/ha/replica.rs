@@ -38,6 +38,8 @@ const APPENDED_BYTES: usize = 256 << 10;
 const STOP_LOOK: Duration = Duration::from_millis(100);
 /// The longest record, or filler, that may come in pieces.
 const RECORD_BYTES_MAX: usize = 32 << 20;
+/// An Apache master that has the beginning of its log sends it within this time, in milliseconds.
+const FIRST_BYTES_MS: u64 = 15_000;
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 
@@ -276,7 +278,7 @@ impl Following {
         };
         let mut out = Vec::new();
         let follower = Follower::new(protocol, self.broker_id, self.now(), &mut out);
-        let mut link = MasterLink { task: self, stream, follower, out, written: 0, seen: 0, log: Vec::new() };
+        let mut link = MasterLink { task: self, stream, follower, out, written: 0, seen: 0, log: Vec::new(), protocol };
         if protocol == Protocol::Switch {
             let handshake = link.handshake().await?;
             self.meet(&handshake).await?;
@@ -287,15 +289,17 @@ impl Following {
     /// Compares this log with the master's and takes back what the master does not have.
     async fn meet(&self, master: &MasterHandshake) -> Result<(), End> {
         let store = self.ha.store();
-        let (end, confirmed) = (store.end(), store.confirmed());
+        let end = store.end();
         let epochs = self.ha.epochs();
         match epochs.parting(end, &master.epochs, master.end) {
-            Parting::At(at) if at >= confirmed => self.take_back(Epochs::clone(&epochs), at).await,
-            Parting::At(at) => Err(End::Refused(format!(
-                "the master's log and this one part at {}, and what is here up to {} is confirmed: promote this slave, or \
-                 move its store away to have it copy the master anew",
-                at.0, confirmed.0
-            ))),
+            Parting::At(at) => match self.take_back(Epochs::clone(&epochs), at).await {
+                Err(End::Store(StoreError::Confirmed { confirmed })) => Err(End::Refused(format!(
+                    "the master's log and this one part at {}, and what is here up to {} is confirmed: promote this \
+                     slave, or move its store away to have it copy the master anew",
+                    at.0, confirmed.0
+                ))),
+                taken_back => taken_back,
+            },
             Parting::Before(start) => Err(End::Refused(format!(
                 "this log ends at {}, and the master has nothing before {}: move this slave's store away to have it copy \
                  the master anew",
@@ -337,6 +341,7 @@ struct MasterLink<'a> {
     seen: u64,
     /// Bytes of the log that came and are not appended.
     log: Vec<u8>,
+    protocol: Protocol,
 }
 
 impl MasterLink<'_> {
@@ -355,11 +360,24 @@ impl MasterLink<'_> {
     async fn follow(&mut self) -> Result<(), End> {
         let (task, now) = (self.task, self.task.now());
         let store = task.ha.store();
-        // Where the master begins; an older Apache master would begin with its newest file for 0.
-        self.follower.begin(store.end().0, task.ha.epochs().last(), now, &mut self.out);
+        let mut end = store.end().0;
+        if end == 0 && self.protocol == Protocol::Plain {
+            // For 0 an Apache master begins with its newest file. The first byte of any log is 0, the highest of a size.
+            self.log.push(0);
+            end = 1;
+        }
+        self.follower.begin(end, task.ha.epochs().last(), now, &mut self.out);
         task.tell(FollowState::Following);
         while !task.is_stopped() {
             self.append().await?;
+            let waits_for_first = self.protocol == Protocol::Plain && store.end().0 == 0;
+            if waits_for_first && task.now().since(now) > FIRST_BYTES_MS {
+                return Err(End::Refused(
+                    "the master sends nothing from the beginning of its log: it is empty, or its oldest files have \
+                     expired; in that case copy its `commitlog` folder to this slave while both are stopped"
+                        .to_owned(),
+                ));
+            }
             let held = match store.flush_mode() {
                 FlushMode::Sync if !task.ha.env().canary(Canary::SlaveReportsUnsynced) => store.flushed(),
                 FlushMode::Sync => store.end(),
@@ -381,7 +399,9 @@ impl MasterLink<'_> {
                 return Ok(());
             }
             if let Some(base) = taken.begins_at {
-                task.operate(Change::BeginAt(PhysicalOffset(base))).await?;
+                let base = PhysicalOffset(base);
+                let change = if task.ha.store().end().0 == 0 { Change::BeginAt(base) } else { Change::BeginAnew(base) };
+                task.operate(change).await?;
             }
             if let Some(epoch) = taken.epoch {
                 // Before the first byte of it: else a crash would leave bytes of which nobody knows whose they are.

@@ -32,6 +32,8 @@ pub struct Replicated {
 pub enum Change {
     /// An empty log begins here.
     BeginAt(PhysicalOffset),
+    /// All of the log has expired on the master, whose oldest file begins here.
+    BeginAnew(PhysicalOffset),
     /// The log ends here; nothing confirmed may lie above.
     Truncate(PhysicalOffset),
 }
@@ -91,6 +93,7 @@ impl State {
         let Some(writer) = &mut self.writer else { return };
         let result = match change {
             Change::BeginAt(base) => writer.begin_at(base).await,
+            Change::BeginAnew(base) => writer.begin_anew(base).await,
             Change::Truncate(end) => writer.truncate(end).await,
         };
         let _ = reply.send(result);

@@ -191,6 +191,16 @@ impl ConsumeQueue {
         self.max.store(max, Ordering::Release);
     }
 
+    /// All its records have expired: its files go, and its numbers go on.
+    pub(crate) fn forget_all(&self, files: &QueueFiles) -> io::Result<()> {
+        for base in files.bases(self)? {
+            files.remove(self, base)?;
+        }
+        let next = self.next();
+        self.restore(QueueExtent { min: next, next, last_end: 0 }, None);
+        Ok(())
+    }
+
     /// Takes back the entries from `next` on, which nobody may see yet.
     pub(crate) fn cut(&self, files: &QueueFiles, next: u64) -> io::Result<()> {
         assert!(self.max().0 <= next, "what is confirmed is never taken back");

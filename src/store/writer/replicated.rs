@@ -198,7 +198,8 @@ impl LogWriter {
             tracing::warn!(topic = %queue.topic(), id = queue.id(), next, number, "a message's number cannot be right");
             return false;
         }
-        if next == 0 && number > 0 {
+        let is_empty = queue.min().0 == next && queue.max().0 == next && queue.first_file().is_none();
+        if is_empty && number > next {
             queue.restore(QueueExtent { min: number, next: number, last_end: 0 }, None);
         }
         for missing in queue.next()..number {

@@ -66,19 +66,56 @@ impl LogWriter {
         Ok(())
     }
 
+    /// Has the log begin anew at `base`, where its master's oldest file does: everything here lies before it and has
+    /// expired there. Queues keep their numbers. Bring running syncs and jobs back first.
+    ///
+    /// # Errors
+    /// If the disk refuses; what is left then is the newer part of what was there.
+    pub async fn begin_anew(&mut self, base: PhysicalOffset) -> Result<(), StoreError> {
+        assert!(!self.syncing, "a running sync covers what is to go");
+        assert!(base.0 >= self.position, "only what has expired on the master is given up");
+        tracing::warn!(
+            from = self.position,
+            to = base.0,
+            "the master's oldest file begins behind this log: it begins anew"
+        );
+        self.forget_lengths(self.position).await?;
+        self.unconfirmed.clear();
+        self.dirty.clear();
+        for queue in self.store.queues.all() {
+            queue.forget_all(&self.store.files).map_err(StoreError::io("remove an expired consume queue"))?;
+        }
+        let (disk, directory) = (Arc::clone(&self.store.env.disk), self.store.options.commit_log_dir.clone());
+        // Oldest first, as they expire: a crash in between leaves no gap.
+        while let Some(oldest) = self.store.log.segments().first().cloned() {
+            disk.remove_file(oldest.path()).map_err(StoreError::io("remove an expired segment"))?;
+            disk.sync_dir(&directory).await.map_err(StoreError::io("sync the commit log's directory"))?;
+            self.store.log.change_segments(|segments| drop(segments.pop_first()));
+        }
+        self.active = None;
+        self.begin_at(base).await
+    }
+
     /// Cuts the log at `end`, the end of a record. Bring running syncs and jobs back first.
     ///
     /// # Errors
-    /// If the disk refuses. The next start recovers whatever is left, so the log ends at or behind `end` then.
+    /// [`StoreError::Confirmed`] if something confirmed lies above. If the disk refuses: the next start recovers whatever is
+    /// left, so the log ends at or behind `end` then.
     pub async fn truncate(&mut self, end: PhysicalOffset) -> Result<(), StoreError> {
         let end = end.0;
         assert!(!self.syncing, "a running sync covers what is to go");
-        assert!(end >= self.store.log.confirmed(), "what is confirmed is never taken back");
         if end >= self.position {
             return Ok(());
         }
+        // What the master said is confirmed counts, whether it has been synced here or not.
+        let told = self.confirm_limit.map_or(self.position, |limit| limit.min(self.position));
+        let confirmed = self.store.log.confirmed().max(told);
+        if end < confirmed {
+            return Err(StoreError::Confirmed { confirmed: PhysicalOffset(confirmed) });
+        }
         tracing::warn!(from = end, to = self.position, "the end of the log is taken back: the master does not have it");
         self.forget_lengths(end).await?;
+        self.confirm_limit = Some(confirmed);
         self.cut_queues(end)?;
         self.cut_log(end).await.map_err(StoreError::io("cut the commit log"))?;
         if let Some(index) = &self.store.index {

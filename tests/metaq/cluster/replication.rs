@@ -107,6 +107,32 @@ async fn a_slave_that_was_away_and_one_whose_master_was_away_go_on() {
     master.stop().await;
 }
 
+/// REP-2: what a slave lacks has expired: it begins anew with the oldest file instead of waiting for ever.
+#[tokio::test]
+async fn a_slave_that_was_away_for_too_long_begins_anew() {
+    let master = Broker::start(&format!("{SMALL_FILES}haListenPort={}\n", free_port().await)).await;
+    send_many(&master, 0, 40).await;
+    let slave = Broker::start(&slave_settings(&master, 1).await).await;
+    caught_up(&master, &slave).await;
+    let (keep, settings) = slave.stop_and_keep().await;
+    send_many(&master, 40, 200).await;
+    let master = master.restarted().await;
+    let min = master.handle().shared().store.delete_oldest_segments(3).await.unwrap();
+    assert!(min.0 > 0);
+    let slave = Broker::start_again(keep, &settings).await;
+    caught_up(&master, &slave).await;
+    assert_eq!(log(&slave), log(&master));
+    send_many(&master, 200, 210).await;
+    caught_up(&master, &slave).await;
+    let new = slave.restarted_with(SMALL_FILES).await;
+    let client = new.client().await;
+    assert_eq!(client.send("orders", "210", &[]).await.queue_offset, 210);
+    let messages = client.wait_messages("audit", "orders", 205).await;
+    assert_eq!(bodies(&messages)[0].split(' ').next(), Some("205"));
+    new.stop().await;
+    master.stop().await;
+}
+
 #[tokio::test]
 async fn a_slave_that_is_made_master_has_every_message() {
     let old = master("flushDiskType=SYNC_FLUSH\n").await;
@@ -167,6 +193,51 @@ async fn an_apache_slave_gets_the_log_in_its_own_protocol() {
         .await;
     drop(stream);
     until(&master.env, async || master.handle().ha_status().slaves.is_empty().then_some(())).await;
+    master.stop().await;
+}
+
+/// REP-4: a send is answered when its copy is there, and else at its time.
+#[tokio::test]
+async fn a_sync_master_waits_for_its_slave_and_no_longer_than_it_may() {
+    let master = master("brokerRole=SYNC_MASTER\nslaveTimeout=400\n").await;
+    let slave = Broker::start(&slave_settings(&master, 1).await).await;
+    caught_up(&master, &slave).await;
+    until(&master.env, async || (master.handle().ha_status().in_sync == 2).then_some(())).await;
+    send_many(&master, 0, 50).await;
+    slave.stop().await;
+    until(&master.env, async || (master.handle().ha_status().in_sync == 1).then_some(())).await;
+    let client = master.client().await;
+    assert_eq!(client.ask(send_command("orders", "50", &[])).await.code, response::SLAVE_NOT_AVAILABLE);
+
+    let mut silent = TcpStream::connect(ha_address(&master)).await.unwrap();
+    silent.write_all(&[0; 16]).await.unwrap();
+    until(&master.env, async || (master.handle().ha_status().in_sync == 2).then_some(())).await;
+    let begun = master.env.clock.monotonic();
+    let answer = client.ask(send_command("orders", "51", &[])).await;
+    let took = master.env.clock.monotonic() - begun;
+    assert_eq!((answer.code, answer.ext("queueOffset")), (response::FLUSH_SLAVE_TIMEOUT, Some("51")));
+    assert!(took >= Duration::from_millis(400), "{took:?}");
+    let unwaited = client.ask(send_command("orders", "52", &[("WAIT", "false")])).await;
+    assert_eq!(unwaited.code, response::SUCCESS);
+
+    // Nobody reads what only one node has.
+    let pull = client.pull("audit", "orders", 50, Duration::ZERO).await;
+    assert_eq!(pull.code, response::PULL_NOT_FOUND, "{:?}", pull.remark);
+    let end = master.handle().ha_status().end;
+    follow_plainly(&mut silent, end).await;
+    silent.write_all(&plain::report(PhysicalOffset(end))).await.unwrap();
+    assert_eq!(bodies(&client.wait_messages("audit", "orders", 50).await), ["50", "51", "52"]);
+    master.stop().await;
+}
+
+#[tokio::test]
+async fn a_sync_master_that_must_not_be_alone_takes_nothing_alone() {
+    let master = master("brokerRole=SYNC_MASTER\nminInSyncReplicas=2\n").await;
+    let client = master.client().await;
+    let answer = client.ask(send_command("orders", "0", &[])).await;
+    assert_eq!(answer.code, response::SYSTEM_ERROR);
+    assert!(answer.remark.is_some_and(|remark| remark.contains("minInSyncReplicas is 2")));
+    assert_eq!(master.handle().ha_status().end, 0);
     master.stop().await;
 }
 

@@ -76,6 +76,17 @@ impl Broker {
         self.restarted_after(change).await
     }
 
+    /// Stops in order and leaves its directory and its settings.
+    pub async fn stop_and_keep(self) -> (TempDir, String) {
+        self.handle.stop(LIMIT).await.unwrap();
+        (self.directory, self.settings)
+    }
+
+    /// Starts on a directory that another one left.
+    pub async fn start_again(directory: TempDir, settings: &str) -> Broker {
+        Broker::open(real::env(), directory, settings.to_owned()).await
+    }
+
     /// Stops in order; its directory goes.
     pub async fn stop(self) {
         self.handle.stop(LIMIT).await.unwrap();
