@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 
 use super::shared::Shared;
 use crate::actors::net::{connect, ConnectionHandle, Output, Service};
+use crate::broker::role::MASTER_ID;
 use crate::env::LogLimit;
 use crate::nameserver::{Master, COMPLETE_TOPIC_TABLE, DISPLACED_ADDRESS, OUTRANKED_BY};
 use crate::proto::body::RegisterBrokerBody;
@@ -264,7 +265,8 @@ impl State {
         }
         self.answer_told();
         self.follow();
-        let alone = self.shared.role.is_slave() && !self.shared.role.master_is_registered();
+        let role = &self.shared.role;
+        let alone = role.is_slave() && role.broker_id() != MASTER_ID && !role.master_is_registered();
         if alone && !std::mem::replace(&mut self.look_armed, true) {
             myself.send_after(LOOK_AGAIN_AFTER, || RegistrarMessage::LookForMaster);
         }
@@ -276,7 +278,10 @@ impl State {
         if !self.shared.role.is_slave() || self.shared.role.is_changing() {
             return;
         }
-        let named: Vec<&Master> = self.nameservers.iter().filter_map(|nameserver| nameserver.master.as_ref()).collect();
+        // The last word of one that does not answer counts only if nobody answers.
+        let silent = self.nameservers.iter().all(|nameserver| nameserver.failing);
+        let heard = self.nameservers.iter().filter(|nameserver| silent || !nameserver.failing);
+        let named: Vec<&Master> = heard.filter_map(|nameserver| nameserver.master.as_ref()).collect();
         let registered = !named.is_empty();
         let chosen = named.iter().find(|master| self.followed.as_ref() == Some(**master)).or(named.first());
         let chosen = chosen.map(|master| (*master).clone());
