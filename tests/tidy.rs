@@ -22,7 +22,7 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("broker", rules.clone()),
         ("ha", rules),
         ("actors", actors),
-        ("audit", vec![]),
+        ("audit", vec!["proto", "store"]),
         ("client", client),
         ("cli", cli),
     ])

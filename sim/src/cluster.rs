@@ -27,6 +27,8 @@ const NAMESERVER_PORT: u16 = 9876;
 const BROKER_PORT: u16 = 10_911;
 /// Where masters serve slaves.
 pub const HA_PORT: u16 = 10_912;
+/// The id of a master that lost its place.
+const OLD_MASTER_ID: u64 = 9;
 /// How long a broker that was just started may take until it serves.
 pub const START_LIMIT: Duration = Duration::from_secs(30);
 /// How long a broker that is asked to stop may take.
@@ -136,6 +138,17 @@ impl Cluster {
         self.world.boot(node);
         self.brokers[slave.broker] = node;
         self.make_topic(slave.broker).await;
+    }
+
+    /// A slave has become the master while it ran, and is from its next start on. The old master comes back as a slave.
+    pub fn promoted(&mut self, slave: Slave) {
+        let old = Slave { node: self.brokers[slave.broker], broker: slave.broker, id: OLD_MASTER_ID };
+        self.brokers[slave.broker] = slave.node;
+        let (master, demoted) = (self.config_of(slave.broker), self.config_of_slave(&old));
+        self.world.set_program(slave.node, move |world| run_broker(world, slave.node, master.clone()));
+        self.world.set_program(old.node, move |world| run_broker(world, old.node, demoted.clone()));
+        self.slaves.retain(|other| other.node != slave.node);
+        self.slaves.push(old);
     }
 
     /// Addresses of the NameServers.

@@ -22,6 +22,8 @@ mod clients;
 mod cluster;
 #[path = "../scenarios/disks.rs"]
 mod disks;
+#[path = "../scenarios/filters.rs"]
+mod filters;
 #[path = "../scenarios/goodbyes.rs"]
 mod goodbyes;
 #[path = "../scenarios/load.rs"]
@@ -95,10 +97,12 @@ pub const ALL: &[Scenario] = &[
     model::MODEL,
     goodbyes::GOODBYES,
     slaves::METADATA,
+    slaves::PROMOTION,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,
     clients::LONG_POLL,
+    filters::FILTERS,
     stalls::STALLED_CUT,
     stalls::HANDED_BACK_FAILING,
     stalls::FAILED_SYNC_CUT,

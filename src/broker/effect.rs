@@ -93,6 +93,13 @@ pub enum Report {
         /// Why.
         why: &'static str,
     },
+    /// A message with a time of its own cannot be delivered any more.
+    TimedLost {
+        /// The record's number in the timer topic.
+        number: QueueOffset,
+        /// Why.
+        why: &'static str,
+    },
     /// A consumer's offset lay outside its queue and was corrected (DSK-5).
     OffsetMoved {
         /// The group.
@@ -122,6 +129,7 @@ impl Report {
             Report::ClientExpired { client, .. } => ("client expired", Arc::clone(client)),
             Report::DelayProgressCorrected { level, .. } => ("delay progress", level.to_string().into()),
             Report::DelayedLost { level, .. } => ("delayed lost", level.to_string().into()),
+            Report::TimedLost { .. } => ("timed lost", "".into()),
             Report::OffsetMoved { group, .. } => ("offset moved", Arc::clone(group)),
             Report::TableFull { setting, .. } => ("table full", (*setting).into()),
         }
@@ -146,6 +154,7 @@ impl fmt::Display for Report {
             Report::DelayedLost { level, from, to, why } => {
                 write!(out, "delay level {level}: entries {} to {} are gone: {why}", from.0, to.0.saturating_sub(1))
             }
+            Report::TimedLost { number, why } => write!(out, "timer: message {} is lost: {why}", number.0),
             Report::OffsetMoved { group, queue, from, to } => write!(
                 out,
                 "group {group} asked for offset {from} of {} queue {}: moved to {to}",

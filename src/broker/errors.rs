@@ -3,6 +3,7 @@
 //! The texts are those of a RocketMQ 5.3.2 broker, which users search for; so they do not follow the house style. Where
 //! RocketMQ has none, because it does not refuse, the text is ours.
 
+use crate::proto::filter::FilterError;
 use crate::proto::message::names::NameError;
 use crate::proto::remoting::codes::response as code;
 
@@ -39,6 +40,13 @@ pub enum BrokerError {
     TransactionForbidden { address: String },
     #[error("accurate timer message is not enabled, timerWheelEnable is false")]
     TimerNotEnabled,
+    #[error(
+        "timer message illegal, the delay time should not be bigger than the max delay {delay_ms_max}ms; or if set del \
+         msg, the delay time should be bigger than the current time"
+    )]
+    TimerIllegal { delay_ms_max: i64 },
+    #[error("too many messages are taken back in this second, at most {limit}")]
+    TimerRecallsFull { limit: u32 },
     #[error("subscription group not exist, {group} {faq}", faq = FAQ)]
     SendGroupNotExist { group: String },
     #[error("[REJECTREQUEST]system busy, start flow control for a while")]
@@ -72,8 +80,8 @@ pub enum BrokerError {
         "queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:[{read_queues}] consumer:[/{peer}]"
     )]
     PullQueueId { queue_id: i32, topic: String, read_queues: i32, peer: String },
-    #[error("parse the consumer's subscription failed")]
-    SubscriptionParse,
+    #[error("parse the consumer's subscription failed, {0}")]
+    Expression(FilterError),
     #[error("the consumer's group info not exist{faq}", faq = FAQ)]
     GroupNotRegistered,
     #[error("the consumer's subscription not exist{faq}", faq = FAQ)]
@@ -209,16 +217,19 @@ impl BrokerError {
             | CommitGroupNotExist { .. }
             | ResetGroupNotExist { .. }
             | GroupConfigMissing { .. } => code::SUBSCRIPTION_GROUP_NOT_EXIST,
-            MessageIllegal { .. } | BatchToRetryTopic { .. } | BatchBody { .. } => code::MESSAGE_ILLEGAL,
+            MessageIllegal { .. } | TimerIllegal { .. } | BatchToRetryTopic { .. } | BatchBody { .. } => {
+                code::MESSAGE_ILLEGAL
+            }
             Rejected | Overload | TableFull { .. } | NotOnThisSlave { .. } | NotSyncedYet => code::SYSTEM_BUSY,
             ServiceNotAvailable { .. } => code::SERVICE_NOT_AVAILABLE,
-            SubscriptionParse => code::SUBSCRIPTION_PARSE_FAILED,
+            Expression(_) => code::SUBSCRIPTION_PARSE_FAILED,
             GroupNotRegistered | SubscriptionMissing => code::SUBSCRIPTION_NOT_EXIST,
             SubscriptionNotLatest => code::SUBSCRIPTION_NOT_LATEST,
             OffsetNotFound | OffsetNotFoundNotZero | NoMessageByKey => code::QUERY_NOT_FOUND,
             ResetNotOnline { .. } | ConsumerNotOnline { .. } => code::CONSUMER_NOT_ONLINE,
             ClientTimeout { .. } => code::CONSUME_MSG_TIMEOUT,
             TimerNotEnabled
+            | TimerRecallsFull { .. }
             | NotAcceptingYet { .. }
             | StoreFailed { .. }
             | Sql92Disabled

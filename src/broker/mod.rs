@@ -21,6 +21,7 @@ pub mod pull;
 pub mod role;
 pub mod send;
 pub mod send_back;
+pub mod timer;
 pub mod topics;
 
 use std::sync::Arc;

@@ -86,6 +86,12 @@ impl Role {
         self.0.changing.load(Ordering::Acquire)
     }
 
+    /// Another broker has become the master of this one's name meanwhile: what this one still took would be on it alone.
+    /// `true` if it took messages until now.
+    pub fn fence(&self) -> bool {
+        self.0.takes_writes.swap(false, Ordering::AcqRel)
+    }
+
     /// It is the master from now on.
     fn take_writes(&self) {
         self.0.broker_id.store(MASTER_ID, Ordering::Release);

@@ -1,5 +1,6 @@
 //! The commands of the one binary.
 
+mod audit;
 mod bench;
 mod cluster;
 mod connect;
@@ -11,6 +12,7 @@ mod group;
 mod message;
 mod mqadmin;
 mod offset;
+mod promote;
 mod send;
 mod serve;
 mod show;
@@ -47,6 +49,7 @@ pub const EXIT_BUG: u8 = 70;
 ///   metaq group lag billing                     see how many wait for it
 ///   metaq topic list                            and `topic show`, `cluster health`, `dlq list`, …
 ///   metaq bench produce                         see how fast it is
+///   metaq audit run --topic T --history DIR     see that it loses nothing
 ///
 /// Commands find the cluster by -n HOST:PORT, else NAMESRV_ADDR, else 127.0.0.1:9876.
 /// Whatever shows something takes --json; whatever destroys something asks, and takes --yes.
@@ -68,7 +71,7 @@ enum Command {
     /// Start a NameServer
     #[command(alias = "namesrv")]
     Nameserver(NameserverArgs),
-    /// Start a broker
+    /// Start a broker, or promote a slave
     Broker(BrokerArgs),
     Send(send::SendArgs),
     Tail(tail::TailArgs),
@@ -84,6 +87,7 @@ enum Command {
     Offset(offset::OffsetArgs),
     /// Brokers and NameServers: list, health, stats
     Cluster(cluster::ClusterCommands),
+    Audit(audit::AuditArgs),
     Bench(bench::BenchArgs),
     /// Look into a store's files
     Store(store_check::StoreArgs),
@@ -135,7 +139,11 @@ pub struct NameserverArgs {
 
 /// Arguments of `metaq broker`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct BrokerArgs {
+    /// What to do with brokers that run; without it one is started
+    #[command(subcommand)]
+    pub command: Option<promote::BrokerCommand>,
     /// Settings file with RocketMQ's broker.conf keys
     #[arg(short = 'c', long = "config", value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -178,6 +186,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Up(args) => serve::up(args),
         Command::Nameserver(args) => serve::nameserver(args),
+        Command::Broker(BrokerArgs { command: Some(command), .. }) => promote::run(command),
         Command::Broker(args) => serve::broker(args),
         Command::Send(args) => send::run(args),
         Command::Tail(args) => tail::run(args),
@@ -187,6 +196,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Dlq(args) => dlq::run(args),
         Command::Offset(args) => offset::run(args),
         Command::Cluster(args) => cluster::run(args),
+        Command::Audit(args) => audit::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Store(args) => store_check::run(args),
         Command::Mqadmin(args) => {

@@ -21,6 +21,9 @@ use crate::env::{real, Env};
 /// How long a stop may take before the process ends anyway; what is not flushed by then is recovered at the next start.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 
+/// How long `up` waits for its slaves.
+const SYNC_LIMIT: Duration = Duration::from_secs(60);
+
 /// `metaq up`
 pub fn up(args: UpArgs) -> Result<ExitCode> {
     run(async move {
@@ -46,6 +49,9 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
         }
         say!("nameserver  {}", nameserver.address());
         let (broker, slaves) = (&members[0], &members[1..]);
+        if !until_in_sync(&env, broker, slaves.len()).await {
+            tell!("warning: the slaves are not in sync yet; `metaq cluster list` shows how far they are");
+        }
         print_broker(broker, &args.data);
         for slave in slaves {
             say!("slave {}     {}", slave.shared().role.broker_id(), slave.address());
@@ -108,6 +114,18 @@ async fn start_members(
         members.push(BrokerHandle::start(env, config, address).await?);
     }
     Ok(())
+}
+
+/// Waits until all slaves have the master's log, but not for ever: a large one takes its time.
+async fn until_in_sync(env: &Env, master: &BrokerHandle, slaves: usize) -> bool {
+    let deadline = env.clock.monotonic() + SYNC_LIMIT;
+    while master.ha_status().in_sync <= slaves && slaves > 0 {
+        if env.clock.monotonic() > deadline {
+            return false;
+        }
+        env.clock.sleep(Duration::from_millis(20)).await;
+    }
+    true
 }
 
 /// Stops the master and then its slaves.

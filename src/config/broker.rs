@@ -123,8 +123,6 @@ settings! {
     message_delay_level: String = crate::proto::message::delay_levels::DEFAULT.to_owned();
     /// Refuse half messages. Until this broker keeps transactions it refuses them anyway.
     reject_transaction_message: bool = false;
-    /// Take messages with a delay of their own. Until this broker has the timer it refuses them anyway.
-    timer_wheel_enable: bool = false;
     /// Take no sends before this time, ms since 1970.
     #[serde(rename = "startAcceptSendRequestTimeStamp")]
     start_accept_send_request_timestamp: i64 = 0;
@@ -148,6 +146,12 @@ settings! {
     max_ha_transfer_byte_in_second: u64 = 100 << 20;
     /// A slave that lacks more bytes than this is not in sync.
     ha_max_gap_not_in_sync: u64 = 256 << 20;
+
+    // Messages with a time of their own.
+    /// Take messages that say when they are to be delivered. Those taken before are delivered anyway.
+    timer_wheel_enable: bool = true;
+    /// How far ahead that may be, in seconds.
+    timer_max_delay_sec: u64 = 259_200;
 
     // Consuming.
     /// Let pulls wait for messages.

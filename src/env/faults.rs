@@ -35,6 +35,10 @@ pub enum Canary {
     FullForEver,
     /// A pull that begins to wait while another one waits is not told of messages.
     LostWakeUp,
+    /// A pull that found messages but none that matches goes on at the end of its queue.
+    UnmatchedSkipsAhead,
+    /// A pull that has waited forgets its filter.
+    WokenUnfiltered,
     /// A member that lost a queue still commits offsets of it.
     LateCommitCounts,
     /// Consumer offsets are not saved.
@@ -61,6 +65,14 @@ pub enum Canary {
     DelayedTooEarly,
     /// After a start nobody knows which delayed messages were delivered, and those that are there are taken for it.
     DelayForgotten,
+    /// Messages with a time of their own are delivered a second early.
+    TimerTooEarly,
+    /// The timer writes down that a message is delivered before its copy is on disk.
+    TimerDoneBeforeCopy,
+    /// After a crash the timer does not look which messages it has delivered.
+    TimerForgetsCopies,
+    /// A message that the timer could not deliver at once is not tried again.
+    TimerGivesUp,
     /// A queue that somebody has locked is granted to another one too.
     LockNotExclusive,
     /// Renewing a lock does not make it last longer.
@@ -73,6 +85,8 @@ pub enum Canary {
     LockEndsWithConnection,
     /// A slave takes over lower offsets of a master that comes back.
     StaleOffsetsReturn,
+    /// What the old master still says is taken over after a promotion.
+    StaleOffsetsPushed,
     /// A slave is not told of changed groups.
     SlaveMissesChanges,
     /// A client whose connection ended stays a member of its groups.

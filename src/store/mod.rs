@@ -36,6 +36,7 @@ mod seldom;
 pub mod snapshot;
 mod state;
 mod time_search;
+pub mod timer;
 mod transfer;
 mod trouble;
 mod writer;

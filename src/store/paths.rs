@@ -36,6 +36,11 @@ pub fn index_dir(root: &Path) -> PathBuf {
     root.join("index")
 }
 
+/// The timer log's directory, see [`super::timer`]; RocketMQ ignores it: its own is called `timerlog`.
+pub fn timer_log_dir(root: &Path) -> PathBuf {
+    root.join("timer")
+}
+
 /// The marker that stands while the store is open.
 pub fn abort(root: &Path) -> PathBuf {
     root.join("abort")

@@ -16,8 +16,9 @@ mod kept;
 mod letters;
 mod looking;
 mod process;
+mod promoting;
 mod sending;
-mod tool;
+pub mod tool;
 
 /// Small files, so that no test takes a gigabyte.
 const SMALL: [&str; 4] = ["--set", "mappedFileSizeCommitLog=4194304", "--set", "mappedFileSizeConsumeQueue=20000"];

@@ -13,4 +13,5 @@ mod saves;
 mod settings;
 mod slaves;
 pub mod support;
+mod timers;
 mod wire;

@@ -6,27 +6,34 @@
 //! | log writer | writes the log | the broker stops: it cannot trust its log |
 //! | keeper | carries out effects of the rules | the broker stops |
 //! | delay scheduler | delivers delayed messages once they are due | the broker stops |
+//! | timer | delivers messages with a time of their own in the second they ask for | the broker stops |
 //! | housekeeper | builds the index, deletes what has expired | the broker stops |
 //! | registrar | tells the NameServers what is here | the broker stops |
+//! | promotion | makes a slave the master | the broker stops |
 //! | metadata sync | keeps a slave's tables those of its master | the broker stops |
 //! | listeners and their sessions | requests and answers | a session alone, with its connection |
 
 mod catch_up;
 pub mod delay;
+pub mod due;
 pub mod errors;
 pub mod handlers;
 pub mod housekeeper;
+mod identity;
 pub mod keeper;
 pub mod metadata_sync;
+mod parked;
 mod pull;
+pub mod promotion;
 pub mod registrar;
 pub mod replication;
 pub mod saved;
 mod send;
 pub mod service;
 pub mod shared;
+pub mod timer;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,23 +44,25 @@ use tokio::sync::{oneshot, watch};
 
 use self::delay::{DelayActor, DelayArguments, DelayMessage};
 use self::housekeeper::{Housekeeper, HousekeeperArguments, HousekeeperMessage};
+use self::identity::{advertised, ha_address, role_of};
 use self::keeper::{Keeper, KeeperArguments, KeeperMessage};
 use self::metadata_sync::{MetadataSync, MetadataSyncArguments};
+use self::promotion::{PromotionActor, PromotionArguments};
 use self::registrar::{Registrar, RegistrarMessage};
-use self::replication::{is_slave, Replication, RunningReplication};
+use self::replication::{Replication, RunningReplication};
 use self::saved::Saved;
 use self::service::BrokerService;
 use self::shared::{Parts, Settings, Shared};
+use self::timer::{TimerActor, TimerMessage};
 use super::ha::{HaMasterHandle, HaStatus};
 use super::log_writer::{LogWriterHandle, LogWriterOptions};
 use super::net::{ListenerHandle, ListenerOptions};
 use super::settings_file::SettingsFile;
 use crate::broker::groups::{GroupRules, GroupTable};
 use crate::broker::offsets::{lower_to_ends, Lowered, OffsetTable};
-use crate::broker::role::Role;
 use crate::broker::topics::{TopicRules, TopicTable};
 use crate::broker::Effect;
-use crate::config::broker::{BrokerConfig, BrokerRole, FlushDiskType};
+use crate::config::broker::{BrokerConfig, FlushDiskType};
 use crate::env::{Canary, Env, Listener};
 use crate::proto::body::ConsumerOffsetSerializeWrapper;
 use crate::proto::message::system::BootOptions;
@@ -70,6 +79,7 @@ pub struct BrokerHandle {
     listener: ListenerHandle,
     old_clients: Option<ListenerHandle>,
     delay: ActorRef<DelayMessage>,
+    timer: ActorRef<TimerMessage>,
     keeper: ActorRef<KeeperMessage>,
     housekeeper: ActorRef<HousekeeperMessage>,
     registrar: ActorRef<RegistrarMessage>,
@@ -171,11 +181,20 @@ impl BrokerHandle {
 
         let arguments = DelayArguments { shared: Arc::clone(&shared), file: delays_file };
         let (delay, _) = Actor::spawn_linked(None, DelayActor, arguments, root.get_cell()).await?;
+        let (timer, _) = Actor::spawn_linked(None, TimerActor, Arc::clone(&shared), root.get_cell()).await?;
 
         let arguments =
             MetadataSyncArguments { shared: Arc::clone(&shared), registrar: registrar.clone(), delay: delay.clone() };
         let (metadata_sync, _) = Actor::spawn_linked(None, MetadataSync, arguments, root.get_cell()).await?;
-        shared.set_metadata_sync(metadata_sync);
+        let arguments = PromotionArguments {
+            shared: Arc::clone(&shared),
+            metadata_sync: metadata_sync.clone(),
+            delay: delay.clone(),
+            timer: timer.clone(),
+            registrar: registrar.clone(),
+        };
+        let (promotion, _) = Actor::spawn_linked(None, PromotionActor, arguments, root.get_cell()).await?;
+        shared.set_slave_actors(metadata_sync, promotion);
         if shared.role.takes_writes() {
             catch_up::catch_up(&shared).await;
         }
@@ -187,6 +206,7 @@ impl BrokerHandle {
             listener,
             old_clients,
             delay,
+            timer,
             keeper,
             housekeeper,
             registrar,
@@ -249,6 +269,11 @@ impl BrokerHandle {
             Ok(()) => stopped.await.unwrap_or_else(|_| Err("the delay scheduler has ended".to_owned())),
             Err(_) => Err("the delay scheduler has ended".to_owned()),
         };
+        let (done, stopped) = oneshot::channel();
+        let timer_saved = match self.timer.cast(TimerMessage::Stop { done }) {
+            Ok(()) => stopped.await.unwrap_or_else(|_| Err("the timer has ended".to_owned())),
+            Err(_) => Err("the timer has ended".to_owned()),
+        };
         let (done, flushed) = oneshot::channel();
         let saved = match self.keeper.cast(KeeperMessage::Flush { done }) {
             Ok(()) => flushed.await.unwrap_or_else(|_| Err("the keeper has ended".to_owned())),
@@ -263,23 +288,8 @@ impl BrokerHandle {
         let closed = self.shared.writer.close(limit).await;
         self.root.stop(None);
         closed?;
-        delays_saved.and(saved).map_err(anyhow::Error::msg)
+        delays_saved.and(timer_saved).and(saved).map_err(anyhow::Error::msg)
     }
-}
-
-/// The role that the settings ask for. A master's id is 0, whatever is set.
-fn role_of(config: &mut BrokerConfig) -> Role {
-    if config.broker_role == BrokerRole::Slave {
-        return Role::slave(config.broker_id);
-    }
-    if config.broker_role == BrokerRole::SyncMaster && config.in_sync_replicas == 1 {
-        tracing::warn!("inSyncReplicas=1: this SYNC_MASTER does not wait for slaves");
-    }
-    if config.broker_id != 0 && !is_slave(config) {
-        tracing::warn!(id = config.broker_id, "brokerId is 0 for every master");
-        config.broker_id = 0;
-    }
-    Role::master()
 }
 
 /// After a crash no group's offset stays above the end of its queue. Saved before anybody sends or pulls, so that a
@@ -323,33 +333,6 @@ async fn listen(
         }
     };
     Ok((listener, old_clients))
-}
-
-/// The address clients dial: `brokerIP1` or this machine's own, never a wildcard.
-fn advertised(env: &Env, config: &BrokerConfig, address: SocketAddr) -> Result<SocketAddr> {
-    let ip: IpAddr = if !config.broker_ip1.is_empty() {
-        config.broker_ip1.parse().with_context(|| format!("brokerIP1 `{}` is no IP address", config.broker_ip1))?
-    } else if !address.ip().is_unspecified() {
-        address.ip()
-    } else {
-        env.net.own_address()
-    };
-    anyhow::ensure!(!ip.is_unspecified(), "brokerIP1 {ip} is a wildcard: clients cannot dial it");
-    Ok(SocketAddr::new(ip, address.port()))
-}
-
-/// The address slaves dial: `brokerIP2`, else the one clients dial, and the port for slaves.
-fn ha_address(config: &BrokerConfig, advertised: SocketAddr) -> Result<SocketAddr> {
-    let ip = match config.broker_ip2.as_str() {
-        "" => advertised.ip(),
-        ip => ip.parse().with_context(|| format!("brokerIP2 `{ip}` is no IP address"))?,
-    };
-    anyhow::ensure!(!ip.is_unspecified(), "brokerIP2 {ip} is a wildcard: slaves cannot dial it");
-    let port = match config.ha_listen_port {
-        0 => advertised.port().wrapping_add(1),
-        port => port,
-    };
-    Ok(SocketAddr::new(ip, port))
 }
 
 /// What counts as being in memory: that part of it which `accessMessageInMemoryMaxRatio` says.
@@ -439,7 +422,7 @@ fn boot_options(config: &BrokerConfig) -> BootOptions<'_> {
         broker_topic: config.broker_topic_enable,
         trace_topic: config.trace_topic_enable,
         trace_topic_name: &config.msg_trace_topic_name,
-        // The topic is there as in RocketMQ, though the timer is not: tools list it, and nobody may send to it.
+        // Whether messages are taken or not: those that were are delivered from there.
         timer: true,
         revive_queues: config.revive_queue_num,
     }

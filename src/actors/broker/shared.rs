@@ -18,7 +18,9 @@ use super::errors::store_failure;
 use super::housekeeper::HousekeeperMessage;
 use super::keeper::{KeeperMessage, SettingsError};
 use super::metadata_sync::MetadataSyncMessage;
+use super::promotion::{Promoted, PromotionMessage};
 use super::retention_policy;
+use super::timer::{TimerStatus, RECALLS_PER_SECOND_MAX};
 use crate::actors::ha::{HaState, ReplicaHandle};
 use crate::actors::log_writer::{Durability, LogWriterHandle};
 use crate::actors::net::ConnectionHandle;
@@ -34,6 +36,7 @@ use crate::broker::offsets::OffsetTable;
 use crate::broker::pull::PullRules;
 use crate::broker::role::Role;
 use crate::broker::send::{stamps, SendRules};
+use crate::broker::timer::{DueSecond, TimerRules};
 use crate::broker::topics::{TopicTable, TopicView};
 use crate::broker::{BrokerError, Effect};
 use crate::config::broker::{BrokerConfig, Update};
@@ -70,11 +73,16 @@ impl Settings {
             role: role.clone(),
             accept_from: Millis(config.start_accept_send_request_timestamp),
             levels: config.delay_levels(),
+            timer: TimerRules {
+                enabled: config.timer_wheel_enable,
+                delay_ms_max: i64::try_from(config.timer_max_delay_sec).unwrap_or(i64::MAX).saturating_mul(1000),
+            },
         };
         let pull = PullRules {
             address,
             readable: config.is_readable(),
             lite_pull: config.lite_pull_message_enable,
+            property_filter: config.enable_property_filter,
             slave_read: config.slave_read_enable,
             offset_check_in_slave: config.offset_check_in_slave,
             role: role.clone(),
@@ -99,7 +107,8 @@ pub struct Shared {
     pub role: Role,
     /// What is known of replication.
     pub ha: HaState,
-    replica: ReplicaHandle,
+    /// Follows a slave's master.
+    pub replica: ReplicaHandle,
     /// Topics or groups were changed and saved: slaves that wait for it are told.
     pub metadata_changed: Notify,
     /// Names this life of the broker's process.
@@ -119,6 +128,8 @@ pub struct Shared {
     pub parked_pulls: AtomicUsize,
     /// Offset resets so far: parked pulls compare it to notice one.
     pub resets: AtomicU64,
+    /// How far the timer is.
+    pub timer: TimerStatus,
     /// Topics, for lookups.
     pub topic_directory: Arc<Directory<TopicView>>,
     /// Groups, for lookups.
@@ -134,6 +145,7 @@ pub struct Shared {
     keeper: OnceLock<ActorRef<KeeperMessage>>,
     housekeeper: OnceLock<ActorRef<HousekeeperMessage>>,
     metadata_sync: OnceLock<ActorRef<MetadataSyncMessage>>,
+    promotion: OnceLock<ActorRef<PromotionMessage>>,
 }
 
 /// What [`Shared::new`] is made of.
@@ -187,6 +199,7 @@ impl Shared {
             statistics: Statistics::new(monotonic(&env), config.topics_max),
             parked_pulls: AtomicUsize::new(0),
             resets: AtomicU64::new(0),
+            timer: TimerStatus::default(),
             topic_directory: Arc::clone(topics.directory()),
             group_directory: Arc::clone(groups.directory()),
             clients: Mutex::new(Clients::new(config.clients_max, config.subscription_expired_timeout)),
@@ -200,6 +213,7 @@ impl Shared {
             keeper: OnceLock::new(),
             housekeeper: OnceLock::new(),
             metadata_sync: OnceLock::new(),
+            promotion: OnceLock::new(),
             env,
             store,
             writer,
@@ -214,10 +228,23 @@ impl Shared {
         let _ = self.housekeeper.set(housekeeper);
     }
 
-    /// Who keeps a slave's tables, from now on.
-    pub fn set_metadata_sync(&self, actor: ActorRef<MetadataSyncMessage>) {
+    /// Who keeps a slave's tables and who makes it the master, from now on.
+    pub fn set_slave_actors(&self, metadata: ActorRef<MetadataSyncMessage>, promotion: ActorRef<PromotionMessage>) {
         // Only the start of a broker calls this, once.
-        let _ = self.metadata_sync.set(actor);
+        let _ = self.metadata_sync.set(metadata);
+        let _ = self.promotion.set(promotion);
+    }
+
+    /// Has this slave become the master; see [`role`](crate::broker::role).
+    ///
+    /// # Errors
+    /// Why it has not. It is a slave as before then.
+    pub async fn promote(&self, despite_master: bool) -> Result<Promoted, String> {
+        let stopping = || "the broker is stopping".to_owned();
+        let actor = self.promotion.get().ok_or_else(stopping)?;
+        let (done, promoted) = tokio::sync::oneshot::channel();
+        actor.cast(PromotionMessage::Promote { despite_master, done }).map_err(|_| stopping())?;
+        promoted.await.map_err(|_| stopping())?
     }
 
     /// The NameServers name this master of the broker's name; a slave follows it. Where its log comes from
@@ -328,6 +355,15 @@ impl Shared {
             Durability::SyncTimedOut => Err(failed("the log was not synced in time")),
             Durability::SyncFailed => Err(failed("the log could not be synced")),
         }
+    }
+
+    /// Takes note of a message that takes another one back.
+    ///
+    /// # Errors
+    /// If too many do in that second.
+    pub fn admit_recall(&self, due: DueSecond) -> Result<(), BrokerError> {
+        let full = BrokerError::TimerRecallsFull { limit: RECALLS_PER_SECOND_MAX };
+        self.timer.admit_recall(due).then_some(()).ok_or(full)
     }
 
     /// Has the pulls parked on queues of a topic look whether their group was reset.

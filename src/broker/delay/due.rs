@@ -30,6 +30,24 @@ pub enum DueError {
     /// A half message: its transaction decides about it, not time.
     #[error("its destination takes no delayed messages")]
     HalfMessage,
+    /// It does not say when.
+    #[error("its record says no time")]
+    NoTime,
+    /// Retention has taken the record.
+    #[error("its record is gone")]
+    Gone,
+    /// The record's checksum is wrong.
+    #[error("its record is damaged")]
+    Damaged,
+    /// The copy would not be a record.
+    #[error("its record cannot be copied")]
+    NoCopy,
+    /// The copy does not fit the store as it is set up now.
+    #[error("its record is too large for this store")]
+    TooLarge,
+    /// Its producer took it back.
+    #[error("it was taken back")]
+    Recalled,
 }
 
 impl DueError {
@@ -39,6 +57,12 @@ impl DueError {
             DueError::OtherRecord => "its record belongs to something else",
             DueError::NoDestination => "its record names no real topic and queue",
             DueError::HalfMessage => "its destination takes no delayed messages",
+            DueError::NoTime => "its record says no time",
+            DueError::Gone => "its record is gone",
+            DueError::Damaged => "its record is damaged",
+            DueError::NoCopy => "its record cannot be copied",
+            DueError::TooLarge => "its record is too large for this store",
+            DueError::Recalled => "it was taken back",
         }
     }
 }
@@ -51,16 +75,23 @@ pub fn due_message<'a>(record: &RecordView<'a>, level: i32, offset: QueueOffset)
     if !entry_of_level {
         return Err(DueError::OtherRecord);
     }
-    let text = record.properties();
-    let topic = find(&text, properties::REAL_TOPIC).ok_or(DueError::NoDestination)?;
-    let queue_id: i32 = properties::find_number(&text, properties::REAL_QUEUE_ID).ok_or(DueError::NoDestination)?;
+    real_destination(&record.properties())
+}
+
+/// Where a record with these properties goes once it has waited.
+///
+/// # Errors
+/// Why it cannot go there.
+pub fn real_destination<'a>(text: &Cow<'a, str>) -> Result<DueMessage<'a>, DueError> {
+    let topic = find(text, properties::REAL_TOPIC).ok_or(DueError::NoDestination)?;
+    let queue_id: i32 = properties::find_number(text, properties::REAL_QUEUE_ID).ok_or(DueError::NoDestination)?;
     if queue_id < 0 || topic.len() > encode::TOPIC_MAX {
         return Err(DueError::NoDestination);
     }
     if topic == system::TRANS_HALF_TOPIC {
         return Err(DueError::HalfMessage);
     }
-    let tags_code = properties::find(&text, properties::TAGS).map_or(0, hash::tags_code);
+    let tags_code = properties::find(text, properties::TAGS).map_or(0, hash::tags_code);
     Ok(DueMessage { topic, queue_id, tags_code })
 }
 

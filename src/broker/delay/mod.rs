@@ -6,6 +6,6 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-pub use due::{due_message, DueError, DueMessage};
+pub use due::{due_message, real_destination, DueError, DueMessage};
 pub use scheduler::{DelayEntry, DelayScheduler, Due, Now, QueueRange, BATCH_MAX};
 pub use snapshot::saved_progress;

@@ -71,7 +71,15 @@ mod tests {
         let role = Role::slave(1);
         role.set_master_registered(master_registered);
         let address = "10.0.0.1".to_owned();
-        PullRules { address, readable: true, lite_pull: true, slave_read: true, offset_check_in_slave, role }
+        PullRules {
+            address,
+            readable: true,
+            lite_pull: true,
+            property_filter: false,
+            slave_read: true,
+            offset_check_in_slave,
+            role,
+        }
     }
 
     fn read(status: ReadStatus, from: i64) -> Read {

@@ -17,6 +17,7 @@ use crate::proto::remoting::version;
 
 use super::groups::GroupView;
 use super::role::Role;
+use super::timer::{DueSecond, TimerRules};
 use super::topics::TopicView;
 use super::BrokerError;
 
@@ -47,6 +48,8 @@ pub struct SendRules {
     pub accept_from: Millis,
     /// The delay levels.
     pub levels: DelayLevels,
+    /// Times of delivery.
+    pub timer: TimerRules,
 }
 
 /// A send request.
@@ -101,13 +104,14 @@ impl SendRules {
     }
 
     /// What to store for a single message. `retry` is wanted for `%RETRY%` topics; `random` chooses the queue if the
-    /// client leaves that to us.
+    /// client leaves that to us; `wall` is asked if the message is to be delivered later.
     pub fn plan<'a>(
         &self,
         request: &SendRequest<'a>,
         topic: &TopicView,
         retry: Option<RetryFacts<'_>>,
         random: u64,
+        wall: impl FnOnce() -> Millis,
     ) -> Result<SendPlan<'a>, BrokerError> {
         let queue_id = self.check_topic(request, topic, random)?;
         let found = Found::scan(request.properties);
@@ -136,8 +140,10 @@ impl SendRules {
             plan.drop_timers = found.has_timer;
         } else if found.level > 0 {
             self.delay(&mut plan, request.topic, queue_id, &found);
-        } else if found.has_timer {
-            return Err(BrokerError::TimerNotEnabled);
+        } else if found.timer.is_timed() {
+            if let Some(due) = self.timer.due(&found.timer, wall())? {
+                wait_until(&mut plan, request.topic, queue_id, due, found.timer.recalls);
+            }
         }
         Ok(plan)
     }
@@ -253,6 +259,17 @@ impl SendRules {
             real_topic: topic,
             real_queue_id: queue_id.to_string(),
             clamped_level: (level != found.level).then(|| level.to_string()),
+            out_ms: None,
         });
     }
+}
+
+fn wait_until<'a>(plan: &mut SendPlan<'a>, topic: &'a str, queue_id: i32, due: DueSecond, recalls: bool) {
+    plan.target = Target::Timed { due, recalls };
+    plan.delay = Some(Delay {
+        real_topic: topic,
+        real_queue_id: queue_id.to_string(),
+        clamped_level: None,
+        out_ms: Some(due.out_ms().to_string()),
+    });
 }

@@ -2,6 +2,8 @@
 
 use smallvec::{smallvec, SmallVec};
 
+use crate::broker::timer::record::TIMER_QUEUE;
+use crate::broker::timer::DueSecond;
 use crate::proto::message::properties::{self, Edit};
 use crate::proto::message::system;
 
@@ -61,6 +63,13 @@ pub enum Target<'a> {
         /// The level's queue.
         queue_id: i32,
     },
+    /// The timer topic, until its second begins.
+    Timed {
+        /// The second.
+        due: DueSecond,
+        /// It takes another message back.
+        recalls: bool,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +77,7 @@ pub(super) struct Delay<'a> {
     pub(super) real_topic: &'a str,
     pub(super) real_queue_id: String,
     pub(super) clamped_level: Option<String>,
+    pub(super) out_ms: Option<String>,
 }
 
 impl Target<'_> {
@@ -77,6 +87,7 @@ impl Target<'_> {
             Target::Asked { topic, queue_id } => (topic, *queue_id),
             Target::DeadLetters { topic } => (topic, 0),
             Target::Delayed { queue_id } => (system::SCHEDULE_TOPIC, *queue_id),
+            Target::Timed { .. } => (system::TIMER_TOPIC, TIMER_QUEUE as i32),
         }
     }
 }
@@ -106,6 +117,9 @@ impl<'a> SendPlan<'a> {
         if let Some(delay) = &self.delay {
             edits.push(Edit::Set(properties::REAL_TOPIC, delay.real_topic));
             edits.push(Edit::Set(properties::REAL_QUEUE_ID, &delay.real_queue_id));
+            if let Some(out_ms) = &delay.out_ms {
+                edits.push(Edit::Set(properties::TIMER_OUT_MS, out_ms));
+            }
             if let Some(level) = &delay.clamped_level {
                 edits.push(Edit::Set(properties::DELAY, level));
             }

@@ -1,5 +1,6 @@
 //! One pass over a property text.
 
+use crate::broker::timer::TimerAsk;
 use crate::proto::message::{hash, properties};
 
 /// The properties that ask for a delay of their own.
@@ -16,6 +17,7 @@ pub(super) struct Found<'a> {
     pub(super) transaction: bool,
     pub(super) keys: Option<&'a str>,
     pub(super) has_timer: bool,
+    pub(super) timer: TimerAsk<'a>,
     pub(super) has_pop: bool,
     /// It holds a property that the broker stamps.
     pub(super) stamped: bool,
@@ -38,6 +40,7 @@ impl<'a> Found<'a> {
             transaction: false,
             keys: None,
             has_timer: false,
+            timer: TimerAsk::default(),
             has_pop: false,
             stamped: false,
             shared: false,
@@ -53,9 +56,22 @@ impl<'a> Found<'a> {
                 properties::KEYS => found.keys = Some(value),
                 properties::POP_CHECK_POINT => found.has_pop = true,
                 properties::MSG_REGION | properties::TRACE_ON | properties::CLUSTER => found.stamped = true,
-                _ => found.has_timer |= TIMERS.contains(&name),
+                _ if name.starts_with("TIMER_") => found.take_timer(name, value),
+                _ => {}
             }
         }
         found
+    }
+
+    fn take_timer(&mut self, name: &str, value: &'a str) {
+        match name {
+            properties::TIMER_DELAY_SEC => self.timer.delay_sec = Some(value),
+            properties::TIMER_DELAY_MS => self.timer.delay_ms = Some(value),
+            properties::TIMER_DELIVER_MS => self.timer.deliver_ms = Some(value),
+            properties::TIMER_DEL_UNIQKEY => self.timer.recalls = true,
+            properties::TIMER_OUT_MS => self.timer.has_waited = true,
+            _ => {}
+        }
+        self.has_timer |= TIMERS.contains(&name);
     }
 }

@@ -18,6 +18,7 @@ fn rules() -> SendRules {
         role: Role::master(),
         accept_from: Millis(0),
         levels: DelayLevels::default(),
+        timer: TimerRules { enabled: true, delay_ms_max: 259_200_000 },
     }
 }
 
@@ -77,7 +78,10 @@ fn names_and_forbidden_topics_are_checked_before_anything_else() {
 fn queue_and_permission_are_checked() {
     let plan = |queue_id, view: &TopicView, random| {
         let request = SendRequest { queue_id, ..request("t", "") };
-        rules().plan(&request, view, None, random).map(|plan| plan.reply_queue_id).map_err(|error| error.code())
+        rules()
+            .plan(&request, view, None, random, || WALL)
+            .map(|plan| plan.reply_queue_id)
+            .map_err(|error| error.code())
     };
     assert_eq!(plan(7, &topic(6, 8, 4), 0), Ok(7), "below the larger of both numbers");
     assert_eq!(plan(8, &topic(6, 8, 4), 0), Err(29));
@@ -85,10 +89,11 @@ fn queue_and_permission_are_checked() {
     assert_eq!(plan(0, &topic(4, 4, 4), 0), Err(16), "the topic's own bit");
     assert_eq!(plan(-1, &topic(6, 4, 0), 0), Err(16), "no queue to write");
     let read_only = SendRules { writable: false, ..rules() };
-    assert!(read_only.plan(&request("t", ""), &topic(6, 4, 4), None, 0).is_ok());
+    assert!(read_only.plan(&request("t", ""), &topic(6, 4, 4), None, 0, || WALL).is_ok());
     let order = TopicView::new(TopicConfig { order: true, ..TopicConfig::new("t", 4, 6) });
-    assert_eq!(read_only.plan(&request("t", ""), &order, None, 0).unwrap_err().code(), 16);
-    let error = rules().plan(&SendRequest { queue_id: 9, ..request("t", "") }, &topic(6, 4, 4), None, 0).unwrap_err();
+    assert_eq!(read_only.plan(&request("t", ""), &order, None, 0, || WALL).unwrap_err().code(), 16);
+    let error =
+        rules().plan(&SendRequest { queue_id: 9, ..request("t", "") }, &topic(6, 4, 4), None, 0, || WALL).unwrap_err();
     assert_eq!(
         error.to_string(),
         "request queueId[9] is illegal, TopicConfig [topicName=t, readQueueNums=4, writeQueueNums=4, perm=RW-, \
@@ -100,7 +105,7 @@ fn queue_and_permission_are_checked() {
 fn a_message_is_stamped_and_loses_what_it_must_not_have() {
     let sent = text("KEYS=k UNIQ_KEY=U TAGS=TagA WAIT=false POP_CK=x CLUSTER=other");
     let request = SendRequest { sys_flag: 0x309, ..request("t", &sent) };
-    let plan = rules().plan(&request, &topic(6, 4, 4), None, 0).unwrap();
+    let plan = rules().plan(&request, &topic(6, 4, 4), None, 0, || WALL).unwrap();
     assert_eq!(plan.target.place(), ("t", 1));
     assert_eq!((plan.sys_flag, plan.wait_store, plan.unique_key), (0x301, false, Some("U")));
     assert_eq!(plan.entry_code, EntryCode::Tag(2_598_919));
@@ -116,13 +121,14 @@ fn a_message_is_stamped_and_loses_what_it_must_not_have() {
             "WAIT=false"
         ]
     );
-    let plan = rules().plan(&super::tests::request("t", ""), &topic(6, 4, 4), None, 0).unwrap();
+    let plan = rules().plan(&super::tests::request("t", ""), &topic(6, 4, 4), None, 0, || WALL).unwrap();
     assert!(stored(&plan, "").contains(&"UNIQ_KEY=MADE".to_owned()));
 }
 
 #[test]
 fn bodies_are_neither_empty_nor_too_long() {
-    let plan = |body: &[u8]| rules().plan(&SendRequest { body, ..request("t", "") }, &topic(6, 4, 4), None, 0).err();
+    let plan =
+        |body: &[u8]| rules().plan(&SendRequest { body, ..request("t", "") }, &topic(6, 4, 4), None, 0, || WALL).err();
     assert_eq!(plan(&[0; 1000]), None, "equal is allowed");
     assert_eq!(plan(&[0; 1001]), Some(rules().illegal()));
     assert_eq!(plan(&[]), Some(rules().illegal()));
@@ -131,7 +137,7 @@ fn bodies_are_neither_empty_nor_too_long() {
 #[test]
 fn a_delayed_message_goes_to_its_levels_queue() {
     let sent = text("DELAY=99 TIMER_DELAY_SEC=5 TIMER_DELIVER_MS=1 TAGS=a");
-    let plan = rules().plan(&request("t", &sent), &topic(6, 4, 4), None, 0).unwrap();
+    let plan = rules().plan(&request("t", &sent), &topic(6, 4, 4), None, 0, || WALL).unwrap();
     assert_eq!(plan.target.place(), ("SCHEDULE_TOPIC_XXXX", 17));
     assert_eq!(plan.reply_queue_id, 1, "the answer names the queue asked for");
     assert_eq!(plan.entry_code, EntryCode::DeliverAfter(7_200_000));
@@ -143,11 +149,34 @@ fn a_delayed_message_goes_to_its_levels_queue() {
 }
 
 #[test]
+fn a_message_with_a_time_goes_to_the_timer() {
+    let sent = text("TIMER_DELAY_SEC=5 TAGS=a");
+    let plan = rules().plan(&request("t", &sent), &topic(6, 4, 4), None, 0, || WALL).unwrap();
+    assert_eq!(plan.target.place(), ("rmq_sys_wheel_timer", 0));
+    assert_eq!(plan.reply_queue_id, 1, "the answer names the queue asked for");
+    assert_eq!(plan.entry_code, EntryCode::Tag(97));
+    let stored = stored(&plan, &sent);
+    for pair in ["REAL_TOPIC=t", "REAL_QID=1", "TIMER_DELAY_SEC=5", "TIMER_OUT_MS=1700000004000"] {
+        assert!(stored.contains(&pair.to_owned()), "{pair} in {stored:?}");
+    }
+    for at_once in ["TIMER_DELIVER_MS=1", "TIMER_DELAY_SEC=5 TIMER_OUT_MS=1"] {
+        let sent = text(at_once);
+        let plan = rules().plan(&request("t", &sent), &topic(6, 4, 4), None, 0, || WALL).unwrap();
+        assert_eq!(plan.target.place(), ("t", 1), "{at_once}");
+    }
+}
+
+#[test]
 fn timers_and_transactions_are_refused_clearly() {
-    let refused = |pairs: &str| rules().plan(&request("t", &text(pairs)), &topic(6, 4, 4), None, 0).unwrap_err();
-    assert_eq!(refused("TIMER_DELAY_SEC=5"), BrokerError::TimerNotEnabled);
+    let refused =
+        |pairs: &str| rules().plan(&request("t", &text(pairs)), &topic(6, 4, 4), None, 0, || WALL).unwrap_err();
+    assert_eq!(refused("TIMER_DELAY_SEC=259201").code(), 13);
+    let off = SendRules { timer: TimerRules { enabled: false, delay_ms_max: 0 }, ..rules() };
+    let sent = text("TIMER_DELAY_SEC=5");
+    let refused_off = off.plan(&request("t", &sent), &topic(6, 4, 4), None, 0, || WALL).unwrap_err();
+    assert_eq!(refused_off, BrokerError::TimerNotEnabled);
     assert_eq!(refused("TRAN_MSG=true PGROUP=p").code(), 16);
-    assert!(rules().plan(&request("t", &text("TRAN_MSG=false")), &topic(6, 4, 4), None, 0).is_ok());
+    assert!(rules().plan(&request("t", &text("TRAN_MSG=false")), &topic(6, 4, 4), None, 0, || WALL).is_ok());
 }
 
 fn groups() -> GroupTable {
@@ -168,7 +197,7 @@ fn retry(reconsume_times: i32, max: Option<i32>, client_version: i32, holds_any_
         queue_id: 0,
         ..request("%RETRY%g", &sent)
     };
-    let plan = rules().plan(&request, &topic(6, 1, 1), Some(facts), 0).unwrap();
+    let plan = rules().plan(&request, &topic(6, 1, 1), Some(facts), 0, || WALL).unwrap();
     match &plan.target {
         Target::DeadLetters { topic } => {
             assert_eq!(find(&edited(&sent, &plan.edits(&rules(), "")), "DELAY"), Some("-1"));
@@ -199,10 +228,10 @@ fn rty_3_a_plain_send_to_a_retry_topic_is_stored_or_refused() {
     let facts = |group| Some(RetryFacts { group, holds_any_lock: false });
     let request = SendRequest { queue_id: 0, ..request("%RETRY%g", "") };
     let known = groups.get("g").map(|group| &**group);
-    let plan = rules().plan(&request, &topic(6, 1, 1), facts(known), 0).unwrap();
+    let plan = rules().plan(&request, &topic(6, 1, 1), facts(known), 0, || WALL).unwrap();
     assert_eq!(plan.target.place(), ("%RETRY%g", 0));
-    assert_eq!(rules().plan(&request, &topic(6, 1, 1), facts(None), 0).unwrap_err().code(), 26);
-    assert_eq!(rules().plan(&request, &topic(6, 1, 1), None, 0).unwrap_err().code(), 26);
+    assert_eq!(rules().plan(&request, &topic(6, 1, 1), facts(None), 0, || WALL).unwrap_err().code(), 26);
+    assert_eq!(rules().plan(&request, &topic(6, 1, 1), None, 0, || WALL).unwrap_err().code(), 26);
 }
 
 #[test]
@@ -211,7 +240,7 @@ fn a_retried_transaction_message_is_no_half_message() {
     let facts = RetryFacts { group: groups.get("g").map(|group| &**group), holds_any_lock: false };
     let sent = text("TRAN_MSG=true DELAY=3");
     let request = SendRequest { sys_flag: 4, reconsume_times: 1, queue_id: 0, ..request("%RETRY%g", &sent) };
-    let plan = rules().plan(&request, &topic(6, 1, 1), Some(facts), 0).unwrap();
+    let plan = rules().plan(&request, &topic(6, 1, 1), Some(facts), 0, || WALL).unwrap();
     assert_eq!((plan.target.clone(), plan.sys_flag), (Target::Delayed { queue_id: 2 }, 0));
 }
 
@@ -251,7 +280,7 @@ fn the_keys_told_to_the_index_are_those_that_are_stored() {
         let BatchItem { edits, unique_key, keys, .. } = plan.item(&rules, &item, || "MADE");
         let stored = edited(&item, &edits);
         assert_eq!((find(&stored, "UNIQ_KEY"), find(&stored, "KEYS")), (Some(unique_key), keys), "{stored:?}");
-        let single = rules.plan(&request("t", &stored), &topic(6, 4, 4), None, 0).unwrap();
+        let single = rules.plan(&request("t", &stored), &topic(6, 4, 4), None, 0, || WALL).unwrap();
         assert_eq!((single.unique_key, single.keys), (Some(unique_key), keys), "{stored:?}");
     }
 }

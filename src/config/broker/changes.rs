@@ -4,7 +4,7 @@ use super::{BrokerConfig, SetError};
 use crate::config::{keys, properties};
 
 /// Keys that take effect at once when a request changes them; the others do at the next start.
-const RUNTIME_KEYS: [&str; 29] = [
+const RUNTIME_KEYS: &[&str] = &[
     "slaveReadEnable",
     "offsetCheckInSlave",
     "brokerPermission",
@@ -16,6 +16,7 @@ const RUNTIME_KEYS: [&str; 29] = [
     "rejectTransactionMessage",
     "startAcceptSendRequestTimeStamp",
     "longPollingEnable",
+    "enablePropertyFilter",
     "shortPollingTimeMills",
     "litePullMessageEnable",
     "rejectPullConsumerEnable",
@@ -187,7 +188,7 @@ impl BrokerConfig {
 
     /// These settings with the newer values of the keys that count at once.
     pub fn with_runtime_keys_of(&self, newer: &BrokerConfig) -> BrokerConfig {
-        keys::merged(self, newer, &RUNTIME_KEYS)
+        keys::merged(self, newer, RUNTIME_KEYS)
     }
 
     /// Whether no request may change the key.

@@ -32,6 +32,9 @@ pub const TIMER_ENQUEUE_MS: &str = "TIMER_ENQUEUE_MS";
 pub const TIMER_DEQUEUE_MS: &str = "TIMER_DEQUEUE_MS";
 /// How often the timer wheel turned for a message.
 pub const TIMER_ROLL_TIMES: &str = "TIMER_ROLL_TIMES";
+/// metaq's own: the number in the timer topic's queue of the record that this one is a copy of. By it the timer knows after
+/// a crash what it has delivered.
+pub const TIMER_QUEUE_OFFSET: &str = "TIMER_QUEUE_OFFSET";
 /// Marks a record that cancels a timer message.
 pub const TIMER_DEL_UNIQKEY: &str = "TIMER_DEL_UNIQKEY";
 /// The client's message id.

@@ -26,7 +26,8 @@ const ROWS: &[Row] = &[
     (request::SEND_MESSAGE_V2, &[("e", "1")], 29, "request queueId[1] is illegal"),
     (request::SEND_MESSAGE_V2, &[("e", "2147483647")], 29, "request queueId[2147483647] is illegal"),
     (request::SEND_MESSAGE_V2, &[("f", "4")], 16, "sending transaction message is forbidden"),
-    (request::SEND_MESSAGE_V2, &[("i", "TIMER_DELAY_SEC\u{1}5\u{2}")], 1, "timerWheelEnable is false"),
+    (request::SEND_MESSAGE_V2, &[("i", "TIMER_DELAY_SEC\u{1}259201\u{2}")], 13, "than the max delay 259200000ms"),
+    (request::SEND_MESSAGE_V2, &[("i", "TIMER_DELAY_MS\u{1}soon\u{2}")], 13, "timer message illegal"),
     (
         request::SEND_BATCH_MESSAGE,
         &[("b", "%RETRY%cg"), ("m", "true")],

@@ -70,6 +70,12 @@ impl Broker {
         Broker::open(self.env, self.directory, settings.to_owned()).await
     }
 
+    /// As [`Broker::restarted_after`], with other settings afterwards.
+    pub async fn restarted_with_after(mut self, settings: &str, change: impl AsyncFnOnce(&Env, &Path)) -> Broker {
+        settings.clone_into(&mut self.settings);
+        self.restarted_after(change).await
+    }
+
     /// Stops in order and leaves its directory and its settings.
     pub async fn stop_and_keep(self) -> (TempDir, String) {
         self.handle.stop(LIMIT).await.unwrap();

@@ -3,8 +3,6 @@
 //! It sleeps until the next message is due. A level whose queue holds nothing to wait for has a waiter parked there, like
 //! a consumer's pull, so an idle broker does not wake for it.
 
-mod delivery;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +10,21 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
+use super::due::{Deliveries, Outcome};
 use super::saved::Saved;
 use super::service::QueueCache;
 use super::shared::Shared;
 use crate::broker::admin::runtime::DelayProgress;
-use crate::broker::delay::{saved_progress, DelayEntry, DelayScheduler, Due, Now, QueueRange, BATCH_MAX};
+use crate::broker::delay::{
+    due_message, saved_progress, DelayEntry, DelayScheduler, Due, DueError, DueMessage, Now, QueueRange, BATCH_MAX,
+};
 use crate::broker::Effect;
 use crate::config::broker::BrokerConfig;
 use crate::env::{Canary, Millis};
 use crate::proto::body::DelayOffsetSerializeWrapper;
-use crate::proto::message::{system, DelayLevels};
+use crate::proto::message::{system, DelayLevels, RecordView};
 use crate::proto::PhysicalOffset;
-use crate::store::{ConsumeQueue, Store, StoreError, Trouble};
+use crate::store::{ConsumeQueue, Store, StoreError};
 
 /// Pause before progress is saved after all whose deliveries were not on disk yet.
 const SAVE_RETRY: Duration = Duration::from_millis(500);
@@ -78,7 +79,7 @@ pub struct State {
     /// Progress to save once the log is on disk up to that position.
     unsaved: Option<(DelayOffsetSerializeWrapper, PhysicalOffset)>,
     stopped: bool,
-    delivering: Trouble,
+    deliveries: Deliveries,
 }
 
 /// The progress as saved, corrected to what the store holds.
@@ -113,6 +114,20 @@ fn range(queue: &ConsumeQueue) -> QueueRange {
     QueueRange { min: queue.min(), max: queue.max() }
 }
 
+impl super::due::Due for Due {
+    fn position(&self) -> PhysicalOffset {
+        self.entry.position
+    }
+
+    fn series(&self) -> Option<i32> {
+        Some(self.level)
+    }
+
+    fn resolve<'r>(&self, record: &RecordView<'r>, _: &mut String) -> Result<DueMessage<'r>, DueError> {
+        due_message(record, self.level, self.entry.offset)
+    }
+}
+
 impl Actor for DelayActor {
     type Msg = DelayMessage;
     type State = State;
@@ -128,6 +143,7 @@ impl Actor for DelayActor {
         // What was corrected at the start is saved although nothing is delivered.
         myself.cast(DelayMessage::Save)?;
         Ok(State {
+            deliveries: Deliveries::new(Arc::clone(&shared)),
             shared,
             file,
             queues: QueueCache::default(),
@@ -137,7 +153,6 @@ impl Actor for DelayActor {
             delivered_to: PhysicalOffset(0),
             unsaved: None,
             stopped: false,
-            delivering: Trouble::default(),
         })
     }
 
@@ -185,6 +200,26 @@ impl State {
             self.arm_save(myself, self.save_every());
         }
         self.arm(myself);
+    }
+
+    /// Puts due messages into their real queues.
+    async fn deliver(&mut self, due: Vec<Due>) {
+        let outcomes = self.deliveries.deliver(due).await;
+        let now = self.now();
+        let mut effects = Vec::new();
+        let mut delays = self.shared.delays();
+        for (Due { level, entry }, outcome) in outcomes {
+            match outcome {
+                Outcome::Stored { end } => {
+                    self.delivered_to = self.delivered_to.max(end);
+                    delays.on_delivered(level, entry.offset);
+                }
+                Outcome::Failed => delays.on_failed(level, entry.offset, now),
+                Outcome::Never(error) => delays.on_undeliverable(level, entry.offset, error.why(), &mut effects),
+            }
+        }
+        drop(delays);
+        self.shared.carry_out(effects);
     }
 
     fn save_every(&self) -> Duration {

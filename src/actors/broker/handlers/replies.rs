@@ -85,7 +85,7 @@ fn encode(
         sys_flag: i32::from(header.unit_mode),
     };
     let topic = shared.topics().create_on_send(first_send, shared.wall(), effects)?;
-    let plan = settings.send.plan(&request, &topic, None, shared.env.rng.next_u64())?;
+    let plan = settings.send.plan(&request, &topic, None, shared.env.rng.next_u64(), || shared.wall())?;
     let (target, queue_id) = plan.target.place();
     let queue = shared.store.queue_or_create(target, queue_id as u32).map_err(|error| store_failure(&error))?;
     let unique_key = shared.unique_keys.next(shared.wall());

@@ -10,7 +10,7 @@ use crate::actors::broker::service::{QueueCache, QueueHandles, ReplyTo};
 use crate::actors::broker::shared::{Settings, Shared};
 use crate::broker::admin::statistics::TopicCounters;
 use crate::broker::flow::Permit;
-use crate::broker::send::RetryFacts;
+use crate::broker::send::{RetryFacts, Target};
 use crate::broker::topics::TopicView;
 use crate::broker::BrokerError;
 use crate::env::Millis;
@@ -134,7 +134,10 @@ impl SendBatch {
     ) -> Result<Added, BrokerError> {
         let request = incoming.request();
         let random = if request.queue_id < 0 { shared.env.rng.next_u64() } else { 0 };
-        let plan = settings.send.plan(&request, topic, retry, random)?;
+        let plan = settings.send.plan(&request, topic, retry, random, || shared.wall())?;
+        if let Target::Timed { due, recalls: true } = &plan.target {
+            shared.admit_recall(*due)?;
+        }
         let unique_key = self.unique_key(shared, plan.unique_key);
         let made = &self.unique_keys[unique_key.clone()];
         let (target, queue_id) = plan.target.place();
