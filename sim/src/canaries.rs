@@ -38,6 +38,7 @@ const DENSE: &str = "offsets are dense and unique";
 const AGREE: &str = "queues and log agree";
 const AGAIN: &str = "handed back messages come again";
 const FREED: &str = "a freed disk takes messages again";
+const AS_DECIDED: &str = "a transaction takes effect exactly as first decided";
 const MATCHES: &str = "a filtered group gets exactly what matches";
 const STAYS: &str = "a route stays while its broker registers";
 
@@ -101,6 +102,13 @@ pub const ALL: &[Planted] = &[
     row(Canary::ShowUnreplicated, "replication_master_lost", &[EARLY, DENSE]),
     row(Canary::SlaveReportsUnsynced, "replication_master_lost", &[KEPT, EARLY, DENSE]),
     row(Canary::NoNewEpoch, "replication", &[COPIED, KEPT, DENSE]),
+    row(Canary::CommitAfterRollback, "transactions", &[AS_DECIDED]),
+    row(Canary::CommitAgain, "transactions", &[AS_DECIDED]),
+    row(Canary::HalvesApart, "transactions", &[AS_DECIDED]),
+    row(Canary::CommitForgotten, "transactions", &[AS_DECIDED]),
+    row(Canary::TransactionProgressEarly, "transactions_async", &[AS_DECIDED]),
+    row(Canary::NoGivenUpTopic, "transactions", &[AS_DECIDED]),
+    row(Canary::UnaskedCounts, "transactions_group_gone", &[AS_DECIDED]),
     row(Canary::FailOnPurpose, "calm", &["the pipeline canary"]),
     row(Canary::RealEntropy, "calm", &[REPLAY]),
     row(Canary::ClientCommitsPulled, "client_rebalance_storm", &[COMMITTED, CONSUMED]),

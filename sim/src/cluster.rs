@@ -213,6 +213,23 @@ impl Cluster {
         Err(Violation::new("a broker starts", "it does not answer"))
     }
 
+    /// A pull as an administrator does it, again until it is answered; `None` if there is nothing more, or no such topic.
+    pub async fn read(&self, index: usize, pull: Command) -> Result<Option<Command>, Violation> {
+        let address = format!("{}:{BROKER_PORT}", self.world.ip(self.brokers[index]));
+        let mut remote = Remote::new(self.world.env(self.admin), address);
+        let deadline = self.world.now() + START_LIMIT;
+        while self.world.now() < deadline {
+            match remote.call(pull.clone(), Duration::from_secs(3)).await {
+                Ok(answer) if answer.code == response::SUCCESS => return Ok(Some(answer)),
+                Ok(answer) if [response::PULL_NOT_FOUND, response::TOPIC_NOT_EXIST].contains(&answer.code) => {
+                    return Ok(None);
+                }
+                Ok(_) | Err(_) => self.world.sleep(Duration::from_millis(50)).await,
+            }
+        }
+        Err(Violation::new("queues can be read", "a broker does not answer a pull"))
+    }
+
     /// Every queue of the topic.
     pub fn queues(&self) -> Vec<Queue> {
         let brokers = 0..self.brokers.len();

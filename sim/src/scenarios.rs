@@ -36,6 +36,8 @@ mod nameservers;
 mod ping;
 #[path = "../scenarios/replication.rs"]
 mod replication;
+#[path = "../scenarios/processes.rs"]
+mod processes;
 #[path = "../scenarios/slaves.rs"]
 mod slaves;
 #[path = "../scenarios/stalls.rs"]
@@ -44,6 +46,10 @@ mod stalls;
 pub(crate) mod store_crash;
 #[path = "../scenarios/swarm.rs"]
 mod swarm;
+#[path = "../scenarios/transaction_support.rs"]
+mod transaction_support;
+#[path = "../scenarios/transactions.rs"]
+mod transactions;
 
 /// How a run ends.
 pub type Verdict = Result<(), Violation>;
@@ -102,6 +108,7 @@ pub const ALL: &[Scenario] = &[
     clients::MEMBERS,
     clients::DEAD_LETTERS,
     clients::LONG_POLL,
+    processes::PROCESSES,
     filters::FILTERS,
     stalls::STALLED_CUT,
     stalls::HANDED_BACK_FAILING,
@@ -124,6 +131,9 @@ pub const ALL: &[Scenario] = &[
     client_edges::LOCK_LOST,
     client_edges::STALE_ROUTES,
     client_edges::LATE_ANSWERS,
+    transactions::TRANSACTIONS,
+    transactions::ASYNC,
+    transactions::GROUP_GONE,
     swarm::NETWORK,
     swarm::SYNC,
     swarm::EVERYTHING,

@@ -21,6 +21,7 @@ mod signals;
 mod store_check;
 mod tail;
 mod topic;
+mod txn;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -83,6 +84,8 @@ enum Command {
     Message(message::MessageArgs),
     /// Dead letters: list, show, redrive
     Dlq(dlq::DlqArgs),
+    /// Transactions that are not decided: list, show, commit, rollback
+    Txn(txn::TxnArgs),
     /// Offsets: search
     Offset(offset::OffsetArgs),
     /// Brokers and NameServers: list, health, stats
@@ -194,6 +197,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Group(args) => group::run(args),
         Command::Message(args) => message::run(args),
         Command::Dlq(args) => dlq::run(args),
+        Command::Txn(args) => txn::run(args),
         Command::Offset(args) => offset::run(args),
         Command::Cluster(args) => cluster::run(args),
         Command::Audit(args) => audit::run(args),

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::future::Future;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,6 +28,8 @@ const SYNC_LIMIT: Duration = Duration::from_secs(60);
 /// `metaq up`
 pub fn up(args: UpArgs) -> Result<ExitCode> {
     run(async move {
+        // From here on: one that comes while the store is opened must end it in order, too.
+        let stop = signals::stop_requested();
         let env = real::env();
         let nameserver_address = resolve(&args.nameserver)?;
         let broker_address = resolve(&args.broker)?;
@@ -57,7 +60,7 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
             say!("slave {}     {}", slave.shared().role.broker_id(), slave.address());
         }
         say!("ready       try: metaq send Orders 'a book'{}", named(reachable(nameserver.address())));
-        let code = serve_until_stopped(&members).await?;
+        let code = serve_until_stopped(&members, stop).await?;
         stop_members(members).await?;
         nameserver.stop().await;
         Ok(code)
@@ -158,11 +161,13 @@ pub fn nameserver(args: NameserverArgs) -> Result<ExitCode> {
         None => resolve(&format!("{}:{}", settings.bind_address, settings.listen_port))?,
     };
     run(async move {
+        // From here on: one that comes while the store is opened must end it in order, too.
+        let stop = signals::stop_requested();
         let env = real::env();
         let nameserver = NameServerHandle::start(&env, settings, address, &args.data).await?;
         say!("nameserver  {}", nameserver.address());
         say!("ready       try: metaq broker -n {}", reachable(nameserver.address()));
-        signals::stop_requested().await?;
+        stop.await?;
         nameserver.stop().await;
         Ok(ExitCode::SUCCESS)
     })
@@ -207,6 +212,8 @@ pub fn broker(args: BrokerArgs) -> Result<ExitCode> {
     }
     config.listen_port = address.port();
     run(async move {
+        // From here on: one that comes while the store is opened must end it in order, too.
+        let stop = signals::stop_requested();
         let env = real::env();
         let nameservers = config.namesrv_addr.clone();
         let data = config.store_path_root_dir.clone();
@@ -219,17 +226,17 @@ pub fn broker(args: BrokerArgs) -> Result<ExitCode> {
             say!("ready       try: NAMESRV_ADDR='{nameservers}' metaq bench produce");
         }
         let members = [broker];
-        let code = serve_until_stopped(&members).await?;
+        let code = serve_until_stopped(&members, stop).await?;
         stop_members(members.into()).await?;
         Ok(code)
     })
 }
 
 /// Waits until the process is asked to stop, or a broker can go on no longer.
-async fn serve_until_stopped(members: &[BrokerHandle]) -> Result<ExitCode> {
+async fn serve_until_stopped(members: &[BrokerHandle], stop: impl Future<Output = io::Result<()>>) -> Result<ExitCode> {
     use futures::future::{select, select_all, Either};
     let failed = select_all(members.iter().map(|member| Box::pin(member.failed())));
-    match select(Box::pin(signals::stop_requested()), failed).await {
+    match select(Box::pin(stop), failed).await {
         Either::Left((signal, _)) => {
             signal?;
             tracing::info!("stopping: flushing the store");

@@ -5,6 +5,7 @@
 //! | to | use |
 //! | --- | --- |
 //! | send | [`Client::producer`], [`Producer`] |
+//! | send together with a local transaction | [`ProducerBuilder::transactional`], [`TransactionProducer`] |
 //! | have messages brought to a listener | [`Client::push_consumer`], [`PushConsumer`] |
 //! | ask for messages, as a group or alone | [`Client::pull_consumer`], [`Client::reader`], [`PullConsumer`] |
 //! | look after the cluster | [`Client::admin`], [`Admin`] |
@@ -36,6 +37,9 @@ pub use consumer::{
 pub use error::Error;
 pub use instance::Client;
 pub use message::{Message, Received};
-pub use producer::{Attempt, AutoBatch, Durability, Producer, ProducerBuilder, SendError, Sent};
+pub use producer::{
+    Attempt, AutoBatch, Durability, LocalTransaction, Producer, ProducerBuilder, SendError, Sent, Transacted,
+    TransactionProducer,
+};
 pub use recorder::Recorder;
 pub use rules::allocation::{Allocation, AllocationError, MachineRooms};

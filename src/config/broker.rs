@@ -121,8 +121,6 @@ settings! {
     max_message_size: u32 = 4 * 1024 * 1024;
     /// The delay levels.
     message_delay_level: String = crate::proto::message::delay_levels::DEFAULT.to_owned();
-    /// Refuse half messages. Until this broker keeps transactions it refuses them anyway.
-    reject_transaction_message: bool = false;
     /// Take no sends before this time, ms since 1970.
     #[serde(rename = "startAcceptSendRequestTimeStamp")]
     start_accept_send_request_timestamp: i64 = 0;
@@ -196,6 +194,16 @@ settings! {
     /// Deliveries per step of the delay progress's data version.
     delay_offset_update_version_step: u64 = 200;
 
+    // Transactions.
+    /// Refuse half messages.
+    reject_transaction_message: bool = false;
+    /// The age of a half message from which on its producer is asked, unless the message says another one.
+    transaction_time_out: u64 = 6_000;
+    /// How often a producer is asked about one message until that is given up.
+    transaction_check_max: u32 = 15;
+    /// How often producers are asked.
+    transaction_check_interval: u64 = 30_000;
+
     // The store.
     /// Where everything is.
     store_path_root_dir: String = "store".to_owned();
@@ -251,6 +259,8 @@ settings! {
     locks_max: usize = 1_000_000;
     /// Most queues of groups with an offset.
     offsets_max: usize = 2_000_000;
+    /// Most half messages whose producers have not decided.
+    half_messages_max: usize = 1_000_000;
 
     /// Keys no request may change, joined by `;`.
     config_black_list: String = "configBlackList;brokerConfigPath".to_owned();

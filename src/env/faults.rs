@@ -103,6 +103,20 @@ pub enum Canary {
     SlaveReportsUnsynced,
     /// A master begins no epoch when it starts.
     NoNewEpoch,
+    /// A transaction that was rolled back can still be committed (#8158).
+    CommitAfterRollback,
+    /// Two half messages of one transaction are decided about apart (#10199).
+    HalvesApart,
+    /// A transaction can be committed as often as its producer says so (#1517).
+    CommitAgain,
+    /// The end of a transaction is not looked for at the start: a crash that took its op brings it back.
+    CommitForgotten,
+    /// Progress in the half queue is saved before the ops that it counts on are on disk.
+    TransactionProgressEarly,
+    /// A transaction whose producer was asked often enough goes nowhere.
+    NoGivenUpTopic,
+    /// A question that nobody was there to hear counts as one.
+    UnaskedCounts,
     /// Some runs fail although nothing is wrong.
     FailOnPurpose,
     /// Random numbers come from the machine that runs the simulation: no run can be repeated.

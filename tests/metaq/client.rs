@@ -9,3 +9,4 @@ mod polling;
 mod producing;
 mod scripted;
 pub mod support;
+mod transacting;

@@ -14,4 +14,5 @@ mod settings;
 mod slaves;
 pub mod support;
 mod timers;
+mod transactions;
 mod wire;

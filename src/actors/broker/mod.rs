@@ -5,6 +5,7 @@
 //! | [`BrokerActor`] | watches the others | with the broker |
 //! | log writer | writes the log | the broker stops: it cannot trust its log |
 //! | keeper | carries out effects of the rules | the broker stops |
+//! | transactions | store what producers decide, ask those that do not | the broker stops |
 //! | delay scheduler | delivers delayed messages once they are due | the broker stops |
 //! | timer | delivers messages with a time of their own in the second they ask for | the broker stops |
 //! | housekeeper | builds the index, deletes what has expired | the broker stops |
@@ -27,11 +28,13 @@ mod pull;
 pub mod promotion;
 pub mod registrar;
 pub mod replication;
+mod restore;
 pub mod saved;
 mod send;
 pub mod service;
 pub mod shared;
 pub mod timer;
+pub mod transaction;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -54,6 +57,7 @@ use self::saved::Saved;
 use self::service::BrokerService;
 use self::shared::{Parts, Settings, Shared};
 use self::timer::{TimerActor, TimerMessage};
+use self::transaction::{TransactionActor, TransactionMessage};
 use super::ha::{HaMasterHandle, HaStatus};
 use super::log_writer::{LogWriterHandle, LogWriterOptions};
 use super::net::{ListenerHandle, ListenerOptions};
@@ -78,6 +82,7 @@ pub struct BrokerHandle {
     shared: Arc<Shared>,
     listener: ListenerHandle,
     old_clients: Option<ListenerHandle>,
+    transactions: ActorRef<TransactionMessage>,
     delay: ActorRef<DelayMessage>,
     timer: ActorRef<TimerMessage>,
     keeper: ActorRef<KeeperMessage>,
@@ -179,6 +184,11 @@ impl BrokerHandle {
         effects.retain(|effect| *effect != Effect::Register);
         shared.carry_out_now(effects).await.map_err(anyhow::Error::msg)?;
 
+        // Before the other one that writes by itself: it looks at the log's end.
+        let (transactions, _) =
+            Actor::spawn_linked(None, TransactionActor, Arc::clone(&shared), root.get_cell()).await?;
+        shared.set_transactions(transactions.clone());
+
         let arguments = DelayArguments { shared: Arc::clone(&shared), file: delays_file };
         let (delay, _) = Actor::spawn_linked(None, DelayActor, arguments, root.get_cell()).await?;
         let (timer, _) = Actor::spawn_linked(None, TimerActor, Arc::clone(&shared), root.get_cell()).await?;
@@ -205,6 +215,7 @@ impl BrokerHandle {
             shared,
             listener,
             old_clients,
+            transactions,
             delay,
             timer,
             keeper,
@@ -263,6 +274,11 @@ impl BrokerHandle {
         self.listener.drain(DRAIN_LIMIT).await;
         if let Some(old_clients) = &self.old_clients {
             old_clients.drain(DRAIN_LIMIT).await;
+        }
+        let (done, stopped) = oneshot::channel();
+        if self.transactions.cast(TransactionMessage::Stop { done }).is_ok() {
+            // What it could not save is read from the log at the next start.
+            let _ = stopped.await;
         }
         let (done, stopped) = oneshot::channel();
         let delays_saved = match self.delay.cast(DelayMessage::Stop { done }) {

@@ -21,6 +21,7 @@ use super::metadata_sync::MetadataSyncMessage;
 use super::promotion::{Promoted, PromotionMessage};
 use super::retention_policy;
 use super::timer::{TimerStatus, RECALLS_PER_SECOND_MAX};
+use super::transaction::{HalfMessages, TransactionMessage, TransactionRequest};
 use crate::actors::ha::{HaState, ReplicaHandle};
 use crate::actors::log_writer::{Durability, LogWriterHandle};
 use crate::actors::net::ConnectionHandle;
@@ -73,6 +74,7 @@ impl Settings {
             role: role.clone(),
             accept_from: Millis(config.start_accept_send_request_timestamp),
             levels: config.delay_levels(),
+            reject_transactions: config.reject_transaction_message,
             timer: TimerRules {
                 enabled: config.timer_wheel_enable,
                 delay_ms_max: i64::try_from(config.timer_max_delay_sec).unwrap_or(i64::MAX).saturating_mul(1000),
@@ -128,6 +130,8 @@ pub struct Shared {
     pub parked_pulls: AtomicUsize,
     /// Offset resets so far: parked pulls compare it to notice one.
     pub resets: AtomicU64,
+    /// Half messages whose producers have not decided.
+    pub half_messages: HalfMessages,
     /// How far the timer is.
     pub timer: TimerStatus,
     /// Topics, for lookups.
@@ -144,6 +148,7 @@ pub struct Shared {
     connections: Mutex<BTreeMap<ConnectionId, ConnectionHandle>>,
     keeper: OnceLock<ActorRef<KeeperMessage>>,
     housekeeper: OnceLock<ActorRef<HousekeeperMessage>>,
+    transactions: OnceLock<ActorRef<TransactionMessage>>,
     metadata_sync: OnceLock<ActorRef<MetadataSyncMessage>>,
     promotion: OnceLock<ActorRef<PromotionMessage>>,
 }
@@ -199,6 +204,7 @@ impl Shared {
             statistics: Statistics::new(monotonic(&env), config.topics_max),
             parked_pulls: AtomicUsize::new(0),
             resets: AtomicU64::new(0),
+            half_messages: HalfMessages::default(),
             timer: TimerStatus::default(),
             topic_directory: Arc::clone(topics.directory()),
             group_directory: Arc::clone(groups.directory()),
@@ -212,6 +218,7 @@ impl Shared {
             connections: Mutex::default(),
             keeper: OnceLock::new(),
             housekeeper: OnceLock::new(),
+            transactions: OnceLock::new(),
             metadata_sync: OnceLock::new(),
             promotion: OnceLock::new(),
             env,
@@ -226,6 +233,24 @@ impl Shared {
         // Only the start of a broker calls this, once.
         let _ = self.keeper.set(keeper);
         let _ = self.housekeeper.set(housekeeper);
+    }
+
+    /// Who decides about transactions from now on.
+    pub fn set_transactions(&self, transactions: ActorRef<TransactionMessage>) {
+        // Only the start of a broker calls this, once.
+        let _ = self.transactions.set(transactions);
+    }
+
+    /// Has a transaction ended, or put into work again.
+    ///
+    /// # Errors
+    /// Why it is not, or that the broker is stopping.
+    pub async fn transaction(&self, request: TransactionRequest) -> Result<(), BrokerError> {
+        let stopping = || BrokerError::StoreFailed { what: "the broker is stopping".to_owned() };
+        let actor = self.transactions.get().ok_or_else(stopping)?;
+        let (done, result) = tokio::sync::oneshot::channel();
+        actor.cast(TransactionMessage::Request { request, done }).map_err(|_| stopping())?;
+        result.await.map_err(|_| stopping())?
     }
 
     /// Who keeps a slave's tables and who makes it the master, from now on.

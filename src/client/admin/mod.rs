@@ -7,6 +7,7 @@ mod nameservers;
 mod offsets;
 mod statistics;
 mod topics;
+mod transactions;
 
 use std::sync::Arc;
 

@@ -5,6 +5,7 @@ mod gather;
 mod options;
 mod packet;
 mod result;
+mod transaction;
 
 use std::collections::BTreeMap;
 use std::slice::from_mut;
@@ -23,6 +24,8 @@ use super::rules::latency::LatencyTable;
 use super::{Message, MessageQueue};
 pub use options::{AutoBatch, ProducerBuilder};
 pub use result::{Attempt, Durability, SendError, Sent};
+pub(super) use transaction::Named;
+pub use transaction::{LocalTransaction, Transacted, TransactionProducer};
 
 /// Sends messages as a member of a producer group. Cheap to clone; made by [`Client::producer`](super::Client::producer).
 ///

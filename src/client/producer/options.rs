@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 use super::gather::Gathering;
 use super::{Choices, Inner, Producer};
 use crate::audit::{self, file::Entry};
+use crate::client::members::Checker;
 use crate::client::{Client, Error};
 use crate::proto::message::names::validate_group;
 
@@ -114,9 +115,13 @@ impl ProducerBuilder {
     /// # Errors
     /// [`Error::Invalid`] for an illegal group name, or if this client has a producer of the group already.
     pub fn start(self) -> Result<Producer, Error> {
+        self.join(None)
+    }
+
+    pub(super) fn join(self, checker: Option<Checker>) -> Result<Producer, Error> {
         validate_group(&self.group).map_err(|error| Error::Invalid(error.to_string()))?;
         let client = Arc::clone(&self.client.shared);
-        client.join_producers(&self.group)?;
+        client.join_producers(&self.group, checker)?;
         if let Some(recorder) = client.recorder.get() {
             let timeout_us = self.settings.timeout.as_micros() as u64;
             recorder.tell(Entry::Producer(audit::file::Producer { retries: self.settings.retries, timeout_us }));

@@ -162,7 +162,10 @@ fn gather(
         return Ok(Taken::NeedsTopic);
     };
     let waits = shared.store.flush_mode() == FlushMode::Sync || shared.ha.quorum().waits();
-    let hasty = waits && properties::find(incoming.properties, properties::WAIT) == Some("false");
+    // Whoever runs a local transaction believes that its half message is safe.
+    let hasty = waits
+        && properties::find(incoming.properties, properties::WAIT) == Some("false")
+        && properties::find(incoming.properties, properties::TRANSACTION_PREPARED).is_none();
     let sends = if hasty { &mut connection.sends.hasty } else { &mut connection.sends.waiting };
     if sends.answers.capacity() == 0 {
         *sends = SendBatch::reused();
