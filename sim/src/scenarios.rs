@@ -36,6 +36,8 @@ mod model;
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/replication.rs"]
+mod replication;
 #[path = "../scenarios/processes.rs"]
 mod processes;
 #[path = "../scenarios/slaves.rs"]
@@ -103,6 +105,7 @@ pub const ALL: &[Scenario] = &[
     model::MODEL,
     goodbyes::GOODBYES,
     slaves::METADATA,
+    slaves::PROMOTION,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,
@@ -114,6 +117,10 @@ pub const ALL: &[Scenario] = &[
     stalls::HANDED_BACK_FAILING,
     stalls::FAILED_SYNC_CUT,
     stalls::FREED,
+    replication::COPIES,
+    replication::LAGGING,
+    replication::MASTER_LOST,
+    replication::EXPIRED,
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,

@@ -16,6 +16,7 @@ mod kept;
 mod letters;
 mod looking;
 pub mod process;
+mod promoting;
 mod sending;
 pub mod tool;
 mod transactions;
