@@ -184,6 +184,7 @@ pub fn broker_request(code: i32) -> Option<(&'static [Field], Vec<u8>)> {
         | request::UPDATE_BROKER_CONFIG
         | request::GET_BROKER_CONFIG
         | request::GET_BROKER_RUNTIME_INFO
+        | request::GET_BROKER_HA_STATUS
         | request::HEART_BEAT
         | request::LOCK_BATCH_MQ
         | request::UNLOCK_BATCH_MQ
