@@ -21,6 +21,7 @@ mod skipped;
 mod soon;
 #[cfg(test)]
 mod testing;
+mod timed;
 
 use std::fmt;
 
@@ -41,6 +42,7 @@ pub use ranges::ranges_grow;
 pub use retried::handed_back_again;
 pub use skipped::nothing_skipped;
 pub use soon::{delayed_soon, delivered_soon, sends_end, works_again};
+pub use timed::{timed_kept, timed_on_time};
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use super::{BrokerConfig, SetError};
 use crate::config::{keys, properties};
 
 /// Keys that take effect at once when a request changes them; the others do at the next start.
-const RUNTIME_KEYS: [&str; 27] = [
+const RUNTIME_KEYS: [&str; 30] = [
     "brokerPermission",
     "traceOn",
     "autoCreateTopicEnable",
@@ -13,6 +13,9 @@ const RUNTIME_KEYS: [&str; 27] = [
     "maxMessageSize",
     "rejectTransactionMessage",
     "startAcceptSendRequestTimeStamp",
+    "timerWheelEnable",
+    "timerMaxDelaySec",
+    "recallMessageEnable",
     "longPollingEnable",
     "shortPollingTimeMills",
     "litePullMessageEnable",

@@ -6,6 +6,7 @@ mod clients;
 mod exports;
 mod messages;
 mod offsets;
+mod recall;
 mod relays;
 mod replies;
 mod resets;
@@ -82,6 +83,7 @@ impl From<String> for Refused {
 pub async fn handle(call: Call) -> Response {
     let answer = match call.command.code {
         request::CONSUMER_SEND_MSG_BACK => send_back::send_back(&call).await,
+        request::RECALL_MESSAGE => recall::recall(&call).await,
         request::QUERY_MESSAGE => messages::query(&call),
         request::VIEW_MESSAGE_BY_ID => messages::view(&call),
         request::SEND_REPLY_MESSAGE | request::SEND_REPLY_MESSAGE_V2 => replies::reply(&call).await,
