@@ -21,7 +21,7 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("nameserver", rules.clone()),
         ("broker", rules),
         ("actors", actors),
-        ("audit", vec![]),
+        ("audit", vec!["proto", "store"]),
         ("client", client),
         ("cli", cli),
     ])

@@ -35,7 +35,8 @@ fn queue_of(queue: &metaq::client::MessageQueue) -> Queue {
     Queue::new(&queue.broker_name, &queue.topic, queue.queue_id as u32)
 }
 
-fn place_of(message: &Received) -> Place {
+/// Where a message came from.
+pub fn place_of(message: &Received) -> Place {
     (queue_of(&message.queue), message.offset as u64)
 }
 

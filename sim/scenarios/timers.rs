@@ -44,7 +44,8 @@ pub const ASYNC_POWER_CUT: Scenario = Scenario::new(
     "timers_async_power_cut",
     "ASYNC_FLUSH: the power goes; timed messages that were on disk come all the same, and none comes twice",
     |d| {
-        crashes(d.flush(&[AsyncFlush])).faults(1..=4, &["power_cut", "power_cut", "kill"]);
+        crashes(d.flush(&[AsyncFlush])).timed(900, 7_000..=20_000).brokers(1..=1).set("flushIntervalCommitLog", 2_000);
+        d.faults(1..=4, &["power_cut", "power_cut", "kill"]);
     },
 );
 

@@ -38,6 +38,7 @@ const DENSE: &str = "offsets are dense and unique";
 const AGREE: &str = "queues and log agree";
 const AGAIN: &str = "handed back messages come again";
 const FREED: &str = "a freed disk takes messages again";
+const MATCHES: &str = "a filtered group gets exactly what matches";
 const STAYS: &str = "a route stays while its broker registers";
 
 const fn row(canary: Canary, scenario: &'static str, checkers: &'static [&'static str]) -> Planted {
@@ -67,6 +68,9 @@ pub const ALL: &[Planted] = &[
     row(Canary::FullForEver, "freed_disk", &[FREED]),
     row(Canary::LostWakeUp, "long_poll", &["who waits is told"]),
     row(Canary::LateCommitCounts, "members", &[OFFSETS]),
+    // Filters.
+    row(Canary::UnmatchedSkipsAhead, "filters", &[MATCHES]),
+    row(Canary::WokenUnfiltered, "filters", &[MATCHES]),
     row(Canary::OffsetsNotSaved, "members", &[OFFSETS]),
     row(Canary::OffsetsAboveEnd, "broker_async_power_cut", &[DELIVERED]),
     row(Canary::NewGroupAtEnd, "members", &["consumers skip nothing", DELIVERED]),
@@ -90,6 +94,8 @@ pub const ALL: &[Planted] = &[
     row(Canary::LockForEver, "locks", &["locks come free"]),
     row(Canary::AnybodyUnlocks, "locks", &[HOLDER]),
     row(Canary::LockEndsWithConnection, "locks", &[HOLDER]),
+    row(Canary::StaleOffsetsReturn, "slave_metadata", &["no offset goes back at a slave"]),
+    row(Canary::SlaveMissesChanges, "slave_metadata", &["slaves have their master's tables"]),
     row(Canary::DeadMemberStays, "members", &["members are who is there"]),
     row(Canary::ReviveDeletedTopics, "model", &["answers are those of the reference model"]),
     row(Canary::FailOnPurpose, "calm", &["the pipeline canary"]),

@@ -9,15 +9,16 @@ use futures::channel::oneshot;
 use futures::future::{select, Either};
 use metaq::actors::broker::BrokerHandle;
 use metaq::actors::nameserver::NameServerHandle;
-use metaq::config::broker::BrokerConfig;
+use metaq::config::broker::{BrokerConfig, BrokerRole};
 use metaq::config::nameserver::NameServerSettings;
+use metaq::proto::body::BrokerData;
 use metaq::proto::remoting::requests::UpdateAndCreateTopic;
 use metaq::proto::remoting::{request, response, Command};
 
 use crate::checkers::Violation;
 use crate::client::{ClientError, Consumer, Remote, Routes};
 use crate::history::{Event, Queue};
-use crate::plan::{Client, Plan};
+use crate::plan::{broker_name, slave_name, Client, Plan};
 use crate::sometimes;
 use crate::world::{NodeId, World};
 
@@ -37,6 +38,17 @@ pub const QUEUES: u32 = 4;
 /// The consumer group of most scenarios.
 pub const GROUP: &str = "billing";
 
+/// A slave of one of the brokers.
+#[derive(Clone, Copy, Debug)]
+pub struct Slave {
+    /// Its machine.
+    pub node: NodeId,
+    /// Whose slave: the broker's index.
+    pub broker: usize,
+    /// Its broker id.
+    pub id: u64,
+}
+
 /// A cluster. Everything runs from its start on.
 #[derive(Clone)]
 pub struct Cluster {
@@ -46,8 +58,10 @@ pub struct Cluster {
     pub admin: NodeId,
     /// Machines of the NameServers.
     pub nameservers: Vec<NodeId>,
-    /// Machines of the brokers.
+    /// Machines of the brokers: of their masters.
     pub brokers: Vec<NodeId>,
+    /// Machines of all slaves.
+    pub slaves: Vec<Slave>,
     /// The settings all brokers share.
     pub config: BrokerConfig,
     groups: Vec<String>,
@@ -65,6 +79,11 @@ impl Cluster {
         };
         let nameservers: Vec<NodeId> = roster.nameservers.iter().map(machine).collect();
         let brokers: Vec<NodeId> = roster.brokers.iter().map(machine).collect();
+        let mut slaves = Vec::new();
+        for (index, name) in roster.slaves.iter().enumerate() {
+            let (broker, id) = (index / plan.slaves, (index % plan.slaves) as u64 + 1);
+            slaves.push(Slave { node: machine(name), broker, id });
+        }
         let config = plan.config().expect("a plan that was read or drawn has good settings");
         let admin = world.add_node("admin");
         let groups = plan.clients.iter().filter_map(|client| match client {
@@ -72,7 +91,7 @@ impl Cluster {
             Client::Producer { .. } => None,
         });
         let groups = groups.collect();
-        let cluster = Cluster { world: world.clone(), admin, nameservers, brokers, config, groups };
+        let cluster = Cluster { world: world.clone(), admin, nameservers, brokers, slaves, config, groups };
         for node in &cluster.nameservers {
             let node = *node;
             world.set_program(node, move |world| run_nameserver(world, node));
@@ -84,7 +103,17 @@ impl Cluster {
             world.run_program(node);
             cluster.make_topic(index).await;
         }
+        for slave in &cluster.slaves {
+            let (node, config) = (slave.node, cluster.config_of_slave(slave));
+            world.set_program(node, move |world| run_broker(world, node, config.clone()));
+            world.run_program(node);
+        }
         cluster
+    }
+
+    /// The machines of all brokers, slaves among them.
+    pub fn members(&self) -> Vec<NodeId> {
+        self.brokers.iter().copied().chain(self.slaves.iter().map(|slave| slave.node)).collect()
     }
 
     /// Addresses of the NameServers.
@@ -94,7 +123,14 @@ impl Cluster {
 
     /// A broker's name.
     pub fn broker_name(&self, index: usize) -> String {
-        format!("broker-{index}")
+        broker_name(index)
+    }
+
+    fn config_of_slave(&self, slave: &Slave) -> BrokerConfig {
+        let mut config = self.config_of(slave.broker);
+        config.broker_role = BrokerRole::Slave;
+        config.broker_id = slave.id;
+        config
     }
 
     fn config_of(&self, index: usize) -> BrokerConfig {
@@ -157,11 +193,18 @@ impl Cluster {
         (0..self.brokers.len()).map(|index| Queue::new(&self.broker_name(index), &topic, 0)).collect()
     }
 
-    /// The brokers that a NameServer names for the topic; `None` if it does not answer.
+    /// The machines of brokers, slaves among them, that a NameServer names for the topic; `None` if it does not answer.
     pub async fn brokers_known_to(&self, nameserver: usize) -> Option<Vec<String>> {
         let address = self.nameserver_addresses()[nameserver].clone();
+        let machine = |broker: &str, id: i64| match id {
+            0 => broker.to_owned(),
+            id => slave_name(broker, id as u64),
+        };
+        let members = |data: BrokerData| -> Vec<String> {
+            data.broker_addrs.keys().map(|id| machine(&data.broker_name, *id)).collect()
+        };
         let known = match Routes::new(self.world.env(self.admin), &[address]).route(TOPIC).await {
-            Ok(route) => Some(route.broker_datas.into_iter().map(|data| data.broker_name).collect()),
+            Ok(route) => Some(route.broker_datas.into_iter().flat_map(members).collect()),
             Err(ClientError::NoRoute) => Some(Vec::new()),
             Err(_) => None,
         };

@@ -56,6 +56,7 @@ impl Draft {
             canaries: Default::default(),
             nameservers: 1,
             brokers: 1,
+            slaves: 0,
             network: *random.pick(&[Quality::Lan, Quality::Mixed]),
             quirks: random.below(2) == 0,
             settings: Default::default(),
@@ -97,6 +98,12 @@ impl Draft {
     /// How many brokers.
     pub fn brokers(&mut self, count: RangeInclusive<u64>) -> &mut Draft {
         self.plan.brokers = self.between("brokers", count) as usize;
+        self
+    }
+
+    /// How many slaves each broker has.
+    pub fn slaves(&mut self, count: RangeInclusive<u64>) -> &mut Draft {
+        self.plan.slaves = self.between("slaves", count) as usize;
         self
     }
 

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// All marks. `sometimes!` takes no others, which the compiler checks, so a sweep also knows those it never reached.
 pub const ALL: &[&str] = &[
+    "a group commits at a slave",
     "a machine was told to die and was dead already",
     "a machine was paused twice at once",
     "a process that may fail ended by itself",

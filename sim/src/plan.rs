@@ -39,6 +39,9 @@ pub struct Plan {
     pub nameservers: usize,
     /// Number of brokers: `broker-0` and so on.
     pub brokers: usize,
+    /// Number of slaves of each broker: `broker-0-slave-1` and so on.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub slaves: usize,
     /// How links are.
     pub network: Quality,
     /// Whether rare but legal behaviour inside the product is forced (`Env::buggify`).
@@ -107,7 +110,7 @@ pub enum Client {
 }
 
 /// One message to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Send {
     /// Pause before it.
@@ -141,6 +144,21 @@ pub enum Expect {
     TimedWithin(u64),
     /// Of 1,000 sends, at least so many are acknowledged.
     AcknowledgedPerMille(u64),
+}
+
+/// A broker's name, which is also its master's machine.
+pub fn broker_name(index: usize) -> String {
+    format!("broker-{index}")
+}
+
+/// The machine of a broker's slave.
+pub fn slave_name(broker: &str, id: u64) -> String {
+    format!("{broker}-slave-{id}")
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_none(number: &usize) -> bool {
+    *number == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -201,7 +219,10 @@ impl Plan {
     pub fn roster(&self) -> Roster {
         Roster {
             nameservers: (0..self.nameservers).map(|index| format!("ns-{index}")).collect(),
-            brokers: (0..self.brokers).map(|index| format!("broker-{index}")).collect(),
+            brokers: (0..self.brokers).map(broker_name).collect(),
+            slaves: (0..self.brokers)
+                .flat_map(|broker| (1..=self.slaves as u64).map(move |id| slave_name(&broker_name(broker), id)))
+                .collect(),
             clients: self.clients.iter().map(|client| client.name().to_owned()).collect(),
         }
     }

@@ -31,7 +31,7 @@ struct State {
 pub async fn watch_routes(cluster: Cluster, bounds: Bounds) {
     let world = cluster.world.clone();
     let start = Pair { since: world.now(), state: State { hears: true, lives: (1, 1) } };
-    let mut pairs = vec![vec![start; cluster.brokers.len()]; cluster.nameservers.len()];
+    let mut pairs = vec![vec![start; cluster.members().len()]; cluster.nameservers.len()];
     loop {
         world.sleep(PERIOD).await;
         for (nameserver, pairs) in pairs.iter_mut().enumerate() {
@@ -57,7 +57,7 @@ async fn look(cluster: &Cluster, bounds: Bounds, nameserver: usize, pairs: &[Pai
         if state(cluster, nameserver, broker) != pair.state {
             continue;
         }
-        let (name, lasts) = (cluster.broker_name(broker), asked.saturating_sub(pair.since));
+        let (name, lasts) = (world.name(cluster.members()[broker]), asked.saturating_sub(pair.since));
         let named = known.contains(&name);
         if pair.state.hears && !named && lasts > bounds.registered + START_LIMIT {
             let finding =
@@ -73,7 +73,7 @@ async fn look(cluster: &Cluster, bounds: Bounds, nameserver: usize, pairs: &[Pai
 
 /// A NameServer hears a broker if both run and packets pass both ways.
 fn state(cluster: &Cluster, nameserver: usize, broker: usize) -> State {
-    let (nameserver, broker) = (cluster.nameservers[nameserver], cluster.brokers[broker]);
+    let (nameserver, broker) = (cluster.nameservers[nameserver], cluster.members()[broker]);
     let world = &cluster.world;
     let hears = world.is_up(nameserver) && world.is_up(broker) && world.is_linked(nameserver, broker);
     State { hears, lives: (world.incarnation(nameserver), world.incarnation(broker)) }
@@ -82,7 +82,8 @@ fn state(cluster: &Cluster, nameserver: usize, broker: usize) -> State {
 /// Every NameServer names every broker within `limit`.
 pub async fn routes_are_true(cluster: &Cluster, limit: Duration) -> Result<(), Violation> {
     let world = &cluster.world;
-    let truth: Vec<String> = (0..cluster.brokers.len()).map(|index| cluster.broker_name(index)).collect();
+    let mut truth: Vec<String> = cluster.members().into_iter().map(|node| world.name(node)).collect();
+    truth.sort();
     let deadline = world.now() + limit;
     for nameserver in 0..cluster.nameservers.len() {
         loop {

@@ -22,6 +22,8 @@ mod clients;
 mod cluster;
 #[path = "../scenarios/disks.rs"]
 mod disks;
+#[path = "../scenarios/filters.rs"]
+mod filters;
 #[path = "../scenarios/goodbyes.rs"]
 mod goodbyes;
 #[path = "../scenarios/load.rs"]
@@ -32,6 +34,8 @@ mod model;
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/slaves.rs"]
+mod slaves;
 #[path = "../scenarios/stalls.rs"]
 mod stalls;
 #[path = "../scenarios/store_crash.rs"]
@@ -92,10 +96,12 @@ pub const ALL: &[Scenario] = &[
     nameservers::MINORITY_LOST,
     model::MODEL,
     goodbyes::GOODBYES,
+    slaves::METADATA,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,
     clients::LONG_POLL,
+    filters::FILTERS,
     stalls::STALLED_CUT,
     stalls::HANDED_BACK_FAILING,
     stalls::FAILED_SYNC_CUT,

@@ -111,15 +111,7 @@ pub async fn all_take_messages(
             Producer::new(world.clone(), cluster.admin, &cluster.nameserver_addresses(), TOPIC).only_to(&broker);
         loop {
             let message = world.next_message();
-            let send = Send {
-                after_us: 0,
-                message,
-                bytes: 20,
-                queue: message as u32,
-                delay_level: 0,
-                timer_ms: 0,
-                recall_ms: 0,
-            };
+            let send = Send { message, bytes: 20, queue: message as u32, ..Send::default() };
             if producer.send(&send).await {
                 break;
             }

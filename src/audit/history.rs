@@ -4,11 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// A message of a run. Every attempt to send is a message of its own, so that a retry is no duplicate.
 pub type Message = u64;
 
 /// A queue of a broker.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Queue {
     /// The broker's name.
     pub broker: Arc<str>,
@@ -35,7 +37,7 @@ impl fmt::Display for Queue {
 pub type Place = (Queue, u64);
 
 /// One thing that a client did or saw.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// It began to send a message.
     Sending(Message),
@@ -101,6 +103,72 @@ pub enum Event {
     Range(Queue, u64, u64, Duration),
     /// All faults have ended.
     Healed,
+}
+
+impl Event {
+    /// The message that it is about.
+    pub fn message(&self) -> Option<Message> {
+        // Through the same list as the other way round, so that no variant is forgotten in one of them.
+        self.clone().message_mut().copied()
+    }
+
+    /// The same, to give it another number.
+    pub fn message_mut(&mut self) -> Option<&mut Message> {
+        match self {
+            Event::Sending(message)
+            | Event::Acknowledged(message, _)
+            | Event::Scheduled(message, _)
+            | Event::Refused(message)
+            | Event::Unknown(message)
+            | Event::Consumed(_, message, _)
+            | Event::HandedBack(_, message)
+            | Event::Found(message, _)
+            | Event::Tried(_, message, _)
+            | Event::HandingBack(_, message)
+            | Event::GivenUp(_, message)
+            | Event::DeadLetter(_, message) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// Where it says that its message lies.
+    pub fn place(&self) -> Option<&Place> {
+        match self {
+            Event::Acknowledged(_, place) | Event::Consumed(_, _, place) | Event::Found(_, place) => Some(place),
+            _ => None,
+        }
+    }
+}
+
+/// As a line for people: what happened, to which message, where, to whom.
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Sending(message) => write!(f, "sending        {message}"),
+            Event::Acknowledged(message, (queue, at)) => write!(f, "acknowledged   {message} at {at} of {queue}"),
+            Event::Scheduled(message, delay) => write!(f, "scheduled      {message} in {delay:?}"),
+            Event::Refused(message) => write!(f, "refused        {message}"),
+            Event::Unknown(message) => write!(f, "unknown        {message}"),
+            Event::Consumed(group, message, (queue, at)) => {
+                write!(f, "consumed       {message} at {at} of {queue} by {group}")
+            }
+            Event::HandingBack(group, message) => write!(f, "handing back   {message} by {group}"),
+            Event::HandedBack(group, message) => write!(f, "handed back    {message} by {group}"),
+            Event::Found(message, (queue, at)) => write!(f, "found          {message} at {at} of {queue}"),
+            Event::Tried(group, message, times) => write!(f, "tried          {message} {times} times by {group}"),
+            Event::GivenUp(group, message) => write!(f, "given up       {message} by {group}"),
+            Event::DeadLetter(group, message) => write!(f, "dead letter    {message} of {group}"),
+            Event::Began(group, (queue, at)) => write!(f, "begins         {group} at {at} of {queue}"),
+            Event::Committing(group, (queue, at)) => write!(f, "committing     {group} at {at} of {queue}"),
+            Event::Committed(group, (queue, at)) => write!(f, "committed      {group} at {at} of {queue}"),
+            Event::Offset(group, queue, at) => write!(f, "told           {group} is at {at:?} of {queue}"),
+            Event::Damaged(group, queue, what) => write!(f, "damaged        {what}, in {queue}, to {group}"),
+            Event::Up(broker) => write!(f, "up             {broker}"),
+            Event::Down(broker) => write!(f, "down           {broker}"),
+            Event::Healed => write!(f, "healed"),
+            other => write!(f, "{other:?}"),
+        }
+    }
 }
 
 /// An event and the time of it, from a start that all events of a history share.

@@ -3,6 +3,7 @@
 //! The texts are those of a RocketMQ 5.3.2 broker, which users search for; so they do not follow the house style. Where
 //! RocketMQ has none, because it does not refuse, the text is ours.
 
+use crate::proto::filter::FilterError;
 use crate::proto::message::names::NameError;
 use crate::proto::remoting::codes::response as code;
 
@@ -89,8 +90,8 @@ pub enum BrokerError {
         "queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:[{read_queues}] consumer:[/{peer}]"
     )]
     PullQueueId { queue_id: i32, topic: String, read_queues: i32, peer: String },
-    #[error("parse the consumer's subscription failed")]
-    SubscriptionParse,
+    #[error("parse the consumer's subscription failed, {0}")]
+    Expression(FilterError),
     #[error("the consumer's group info not exist{faq}", faq = FAQ)]
     GroupNotRegistered,
     #[error("the consumer's subscription not exist{faq}", faq = FAQ)]
@@ -103,6 +104,16 @@ pub enum BrokerError {
     SubscriptionNotLatest,
     #[error("The broker does not support consumer to filter message by SQL92")]
     Sql92Disabled,
+    #[error("offset[{offset}] is before the first one of this slave, {min}, and the master is away")]
+    NotOnThisSlave { offset: i64, min: i64 },
+
+    // On a slave.
+    #[error("this broker is a slave: {what} its master's, change them there")]
+    ChangeOnSlave { what: &'static str },
+    #[error("this broker is not the master")]
+    NotAMaster,
+    #[error("this slave has not heard from its master yet, ask again later")]
+    NotSyncedYet,
 
     // Handing back.
     #[error("look message by offset failed, {offset}")]
@@ -221,11 +232,11 @@ impl BrokerError {
             MessageIllegal { .. } | TimerIllegal { .. } | BatchToRetryTopic { .. } | BatchBody { .. } => {
                 code::MESSAGE_ILLEGAL
             }
-            Rejected | Overload | TableFull { .. } => code::SYSTEM_BUSY,
+            Rejected | Overload | TableFull { .. } | NotOnThisSlave { .. } | NotSyncedYet => code::SYSTEM_BUSY,
             ServiceNotAvailable { .. } | RecallTooEarly { .. } => code::SERVICE_NOT_AVAILABLE,
             RecallOnSlave => code::SLAVE_NOT_AVAILABLE,
             RecallIllegal { .. } => code::ILLEGAL_OPERATION,
-            SubscriptionParse => code::SUBSCRIPTION_PARSE_FAILED,
+            Expression(_) => code::SUBSCRIPTION_PARSE_FAILED,
             GroupNotRegistered | SubscriptionMissing => code::SUBSCRIPTION_NOT_EXIST,
             SubscriptionNotLatest => code::SUBSCRIPTION_NOT_LATEST,
             OffsetNotFound | OffsetNotFoundNotZero | NoMessageByKey => code::QUERY_NOT_FOUND,
@@ -239,6 +250,8 @@ impl BrokerError {
             | NoRecord { .. }
             | ResetOffsetOutOfRange { .. }
             | ResetOnSlave
+            | ChangeOnSlave { .. }
+            | NotAMaster
             | ResetGroupWithoutOffsets { .. }
             | NoConsumer { .. }
             | NoProducer { .. }

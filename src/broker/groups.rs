@@ -9,6 +9,8 @@ use crate::proto::message::{names, system};
 
 use super::attributes::{alter, GROUP_ATTRIBUTES};
 use super::directory::Directory;
+use super::metadata_sync::{take_over, Table};
+use super::role::Role;
 use super::{BrokerError, Effect};
 
 /// One group as sessions see it: an immutable handle. A change publishes a new one.
@@ -88,13 +90,25 @@ pub struct GroupTable {
     groups: BTreeMap<Arc<str>, Arc<GroupView>>,
     version: DataVersion,
     directory: Arc<Directory<GroupView>>,
+    changes: u64,
+    /// On a slave: the master's groups when it was asked last.
+    followed: Option<Table<GroupView>>,
+    role: Role,
 }
 
 impl GroupTable {
     /// The groups of the file, and those every broker has.
     pub fn new(rules: GroupRules, loaded: SubscriptionGroupWrapper, wall: Millis, out: &mut Vec<Effect>) -> GroupTable {
         let SubscriptionGroupWrapper { data_version, subscription_group_table, mut forbidden_table } = loaded;
-        let mut table = GroupTable { rules, groups: BTreeMap::new(), version: data_version, directory: Arc::default() };
+        let mut table = GroupTable {
+            rules,
+            groups: BTreeMap::new(),
+            version: data_version,
+            directory: Arc::default(),
+            changes: 0,
+            followed: None,
+            role: Role::master(),
+        };
         for (name, config) in subscription_group_table {
             let forbidden = forbidden_table.remove(&name).unwrap_or_default();
             if !name.is_empty() {
@@ -110,6 +124,11 @@ impl GroupTable {
             table.changed(wall, out);
         }
         table
+    }
+
+    /// The same table of a broker with a role.
+    pub fn with_role(self, role: Role) -> GroupTable {
+        GroupTable { role, ..self }
     }
 
     /// For sessions: each change is published there.
@@ -224,6 +243,41 @@ impl GroupTable {
         Ok(wanted)
     }
 
+    /// How often the groups were changed so far.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Takes over the groups of a slave's master; `anew` if another process tells than the last time, see
+    /// [`metadata_sync`](super::metadata_sync).
+    pub fn follow(&mut self, master: SubscriptionGroupWrapper, anew: bool, out: &mut Vec<Effect>) {
+        let SubscriptionGroupWrapper { data_version, subscription_group_table, mut forbidden_table } = master;
+        let mut new = Table::new();
+        for (name, config) in subscription_group_table {
+            let forbidden = forbidden_table.remove(&name).unwrap_or_default();
+            if !name.is_empty() {
+                let view = view(SubscriptionGroupConfig { group_name: name, ..config }, forbidden);
+                new.insert(view.name.clone(), Arc::new(view));
+            }
+        }
+        let before = self.followed.take().filter(|_| !anew);
+        let taken = take_over((&self.groups, &self.version), before.as_ref(), (&new, &data_version));
+        let changed = !taken.put.is_empty() || !taken.remove.is_empty();
+        for group in taken.put {
+            self.publish(group);
+        }
+        for name in taken.remove {
+            self.groups.remove(&name);
+            self.directory.withdraw(&name);
+        }
+        if taken.whole && self.version != data_version || changed {
+            self.changes += 1;
+            self.version = if taken.whole { data_version } else { self.version };
+            out.push(Effect::PersistGroups);
+        }
+        self.followed = Some(new);
+    }
+
     /// Table and version of one moment: for `subscriptionGroup.json` and GET_ALL_SUBSCRIPTIONGROUP_CONFIG.
     pub fn snapshot(&self) -> SubscriptionGroupWrapper {
         let forbidden = self.groups.iter().filter(|(_, group)| !group.forbidden.is_empty());
@@ -239,16 +293,27 @@ impl GroupTable {
     }
 
     fn put(&mut self, config: SubscriptionGroupConfig, forbidden: BTreeMap<String, i32>) -> Arc<GroupView> {
-        let view = Arc::new(GroupView { name: config.group_name.as_str().into(), config, forbidden });
+        self.publish(Arc::new(view(config, forbidden)))
+    }
+
+    fn publish(&mut self, view: Arc<GroupView>) -> Arc<GroupView> {
         self.groups.insert(view.name.clone(), view.clone());
         self.directory.publish(view.name.clone(), view.clone());
         view
     }
 
     fn changed(&mut self, wall: Millis, out: &mut Vec<Effect>) {
-        self.version.next(wall);
+        self.changes += 1;
+        // A slave's version is its master's: what it makes for itself does not count.
+        if self.role.takes_writes() {
+            self.version.next(wall);
+        }
         out.push(Effect::PersistGroups);
     }
+}
+
+fn view(config: SubscriptionGroupConfig, forbidden: BTreeMap<String, i32>) -> GroupView {
+    GroupView { name: config.group_name.as_str().into(), config, forbidden }
 }
 
 #[cfg(test)]
@@ -306,6 +371,22 @@ mod tests {
         assert!(again.get("g").unwrap().is_read_forbidden("t"));
         assert_eq!(groups.set_readable("g", "t", Some(true), WALL, &mut out), Ok(true));
         assert!(groups.snapshot().forbidden_table.is_empty());
+    }
+
+    #[test]
+    fn a_slave_takes_over_its_masters_groups() {
+        let (mut master, mut slave, mut out) = (table(true), table(true).with_role(Role::slave(1)), Vec::new());
+        master.find_or_create("g", WALL, &mut out);
+        master.set_readable("g", "t", Some(false), WALL, &mut out).unwrap();
+        out.clear();
+        slave.follow(master.snapshot(), true, &mut out);
+        assert_eq!(out, [Effect::PersistGroups]);
+        assert_eq!(slave.snapshot(), master.snapshot());
+        slave.find_or_create("here", WALL, &mut out);
+        master.delete("g", false, WALL, &mut out);
+        slave.follow(master.snapshot(), false, &mut out);
+        assert!(slave.directory().get("g").is_none() && slave.get("here").is_some());
+        assert_eq!(slave.version, master.version);
     }
 
     #[test]

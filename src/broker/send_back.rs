@@ -54,7 +54,7 @@ pub fn precheck(
     request: &SendBackRequest<'_>,
     group: Option<&GroupView>,
 ) -> Result<Option<RetryQueues>, BrokerError> {
-    if rules.slave {
+    if rules.role.is_slave() {
         return Err(BrokerError::Rejected);
     }
     let Some(group) = group else {
@@ -124,6 +124,7 @@ pub fn plan(
 mod tests {
     use super::*;
     use crate::broker::groups::{GroupRules, GroupTable};
+    use crate::broker::role::Role;
     use crate::env::Millis;
     use crate::proto::body::{SubscriptionGroupConfig, SubscriptionGroupWrapper, TopicConfig};
     use crate::proto::message::properties::find;
@@ -150,7 +151,7 @@ mod tests {
             address: "10.0.0.1".to_owned(),
             body_bytes_max: 1000,
             writable: true,
-            slave: false,
+            role: Role::master(),
             accept_from: Millis(0),
             levels: DelayLevels::default(),
             timer: crate::broker::timer::TimerRules { enabled: true, delay_ms_max: 259_200_000 },
@@ -227,7 +228,7 @@ mod tests {
         assert_eq!(check(&rules(), Some(&group(0, 16))), Ok(None));
         assert_eq!(code(check(&rules(), None)), 26);
         assert_eq!(code(check(&SendRules { writable: false, ..rules() }, Some(&known))), 16);
-        assert_eq!(code(check(&SendRules { slave: true, ..rules() }, Some(&known))), 2);
+        assert_eq!(code(check(&SendRules { role: Role::slave(1), ..rules() }, Some(&known))), 2);
         let read_only = TopicView::new(TopicConfig::new("%RETRY%cg1", 1, 4));
         let refused = plan(&rules(), &request(0, None), &known, &read_only, &captured(PLAIN), "ID", 0);
         assert_eq!(refused.unwrap_err().code(), 16);

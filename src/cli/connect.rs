@@ -81,6 +81,13 @@ fn start_logging() {
     }
 }
 
+impl ClusterArgs {
+    /// NameServers, separated by `;`.
+    pub fn nameservers(&self) -> &str {
+        &self.nameservers
+    }
+}
+
 impl Cluster {
     /// Now.
     pub fn now(&self) -> Millis {

@@ -123,9 +123,12 @@ fn client_hint(error: &Error) -> Option<&'static str> {
             Some("`metaq cluster health` shows which brokers answer")
         }
         Error::Busy { .. } => Some("try again, or send less at once"),
-        Error::Refused { code, .. } => match *code {
+        Error::Refused { code, remark, .. } => match *code {
             response::NO_PERMISSION => Some("`metaq topic show TOPIC` shows what is allowed; `topic update --perm rw`"),
             response::SUBSCRIPTION_GROUP_NOT_EXIST => Some("`metaq group list` shows all groups"),
+            response::SYSTEM_ERROR if remark.contains("SQL92") => {
+                Some("brokers filter by SQL92 if `enablePropertyFilter=true` stands in their broker.conf")
+            }
             response::SYSTEM_BUSY => Some("the broker is busy; try again"),
             _ => None,
         },

@@ -1,5 +1,6 @@
 //! The commands of the one binary.
 
+mod audit;
 mod bench;
 mod cluster;
 mod connect;
@@ -47,6 +48,7 @@ pub const EXIT_BUG: u8 = 70;
 ///   metaq group lag billing                     see how many wait for it
 ///   metaq topic list                            and `topic show`, `cluster health`, `dlq list`, …
 ///   metaq bench produce                         see how fast it is
+///   metaq audit run --topic T --history DIR     see that it loses nothing
 ///
 /// Commands find the cluster by -n HOST:PORT, else NAMESRV_ADDR, else 127.0.0.1:9876.
 /// Whatever shows something takes --json; whatever destroys something asks, and takes --yes.
@@ -84,6 +86,7 @@ enum Command {
     Offset(offset::OffsetArgs),
     /// Brokers and NameServers: list, health, stats
     Cluster(cluster::ClusterCommands),
+    Audit(audit::AuditArgs),
     Bench(bench::BenchArgs),
     /// Look into a store's files
     Store(store_check::StoreArgs),
@@ -144,6 +147,9 @@ pub struct BrokerArgs {
     /// Where to listen; else `listenPort` of the settings on all addresses
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Option<String>,
+    /// 0 makes it the master of its brokerName, any other a slave: short for brokerId and brokerRole
+    #[arg(long, value_name = "ID")]
+    pub broker_id: Option<u64>,
     /// Any key of broker.conf, as often as needed; wins over the file
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -180,6 +186,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Dlq(args) => dlq::run(args),
         Command::Offset(args) => offset::run(args),
         Command::Cluster(args) => cluster::run(args),
+        Command::Audit(args) => audit::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Store(args) => store_check::run(args),
         Command::Mqadmin(args) => {

@@ -14,7 +14,7 @@ use super::{signals, BrokerArgs, NameserverArgs, UpArgs, UsageError, EXIT_BUG};
 use crate::actors::broker::BrokerHandle;
 use crate::actors::nameserver::NameServerHandle;
 use crate::actors::settings_file::SettingsFile;
-use crate::config::broker::BrokerConfig;
+use crate::config::broker::{BrokerConfig, BrokerRole};
 use crate::config::nameserver::NameServerSettings;
 use crate::env::real;
 
@@ -110,7 +110,16 @@ pub fn broker(args: BrokerArgs) -> Result<ExitCode> {
     if let Some(nameservers) = &args.nameservers {
         config.namesrv_addr = nameservers.clone();
     }
+    if let Some(id) = args.broker_id {
+        config.broker_id = id;
+        config.broker_role = match (id, config.broker_role) {
+            (0, BrokerRole::Slave) => BrokerRole::AsyncMaster,
+            (0, role) => role,
+            _ => BrokerRole::Slave,
+        };
+    }
     apply_sets(&mut config, &args.set)?;
+    config.check_role().map_err(UsageError)?;
     if args.print {
         say!("{}", config.to_properties().trim_end());
         return Ok(ExitCode::SUCCESS);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use super::connections::Connections;
@@ -10,6 +10,7 @@ use super::error::Error;
 use super::keys::MessageKeys;
 use super::members::Members;
 use super::nameservers::NameServers;
+use super::recorder::Recorder;
 use super::rules::route::{Route, RouteTable};
 use crate::env::Env;
 use crate::proto::remoting::{response, Command};
@@ -53,6 +54,8 @@ pub(super) struct Shared {
     fetching: Mutex<BTreeMap<String, Weak<tokio::sync::Mutex<()>>>>,
     pub members: Mutex<Members>,
     pub keys: MessageKeys,
+    /// Told of what producers and consumers do and see, if somebody wants to know.
+    pub recorder: OnceLock<Recorder>,
     closed: AtomicBool,
 }
 
@@ -75,6 +78,7 @@ impl Client {
             fetching: Mutex::default(),
             members: Mutex::default(),
             keys: MessageKeys::new(address, instance),
+            recorder: OnceLock::new(),
             closed: AtomicBool::new(false),
             env: env.clone(),
             id,

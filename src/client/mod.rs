@@ -8,6 +8,7 @@
 //! | have messages brought to a listener | [`Client::push_consumer`], [`PushConsumer`] |
 //! | ask for messages, as a group or alone | [`Client::pull_consumer`], [`Client::reader`], [`PullConsumer`] |
 //! | look after the cluster | [`Client::admin`], [`Admin`] |
+//! | have it proved that nothing went wrong | [`Client::record`], [`Recorder`] |
 
 mod admin;
 mod compression;
@@ -20,6 +21,7 @@ mod members;
 mod message;
 mod nameservers;
 mod producer;
+mod recorder;
 mod remote;
 mod rules;
 mod server_requests;
@@ -35,4 +37,5 @@ pub use error::Error;
 pub use instance::Client;
 pub use message::{Message, Received};
 pub use producer::{Attempt, AutoBatch, Durability, Producer, ProducerBuilder, SendError, Sent};
+pub use recorder::Recorder;
 pub use rules::allocation::{Allocation, AllocationError, MachineRooms};

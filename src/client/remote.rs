@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::error::Error;
 use super::instance::Shared;
+use super::rules::route::MASTER_ID;
 use super::MessageQueue;
 use crate::env::Millis;
 use crate::proto::remoting::requests::{
@@ -25,6 +26,23 @@ impl Shared {
         self.master(&queue.broker_name)
     }
 
+    /// The address of the broker that answers for a queue: its master, or a slave while there is none (as RocketMQ's own
+    /// clients do). Routes are asked again if they name neither.
+    async fn broker_of(&self, queue: &MessageQueue) -> Result<String, Error> {
+        let known = || self.routes().reader(&queue.broker_name, MASTER_ID).map(|(_, address)| address.to_owned());
+        if let Some(address) = known() {
+            return Ok(address);
+        }
+        self.fresh_route(&queue.topic).await?;
+        known().ok_or_else(|| Error::NoBroker { broker: queue.broker_name.clone() })
+    }
+
+    /// Asks the broker that answers for a queue.
+    async fn ask_broker(&self, queue: &MessageQueue, command: Command) -> Result<Command, Error> {
+        let address = self.broker_of(queue).await?;
+        self.ask(&address, command, ANSWER_LIMIT).await
+    }
+
     /// Asks the master of a queue.
     pub async fn ask_master(&self, queue: &MessageQueue, command: Command) -> Result<Command, Error> {
         let address = self.master_of(queue).await?;
@@ -40,7 +58,7 @@ impl Shared {
             set_zero_if_not_found: true,
         };
         let command = Command::request(request::QUERY_CONSUMER_OFFSET).with_ext(&header);
-        match self.ask_master(queue, command).await {
+        match self.ask_broker(queue, command).await {
             Ok(answer) => offset_in(&answer).map(Some),
             Err(error) if error.code() == Some(response::QUERY_NOT_FOUND) => Ok(None),
             Err(error) => Err(error),
@@ -56,21 +74,21 @@ impl Shared {
             commit_offset: Some(offset),
         };
         let command = Command::request(request::UPDATE_CONSUMER_OFFSET).with_ext(&header);
-        self.ask_master(queue, command).await.map(drop)
+        self.ask_broker(queue, command).await.map(drop)
     }
 
     /// The offset that the queue's next message will have.
     pub async fn max_offset(&self, queue: &MessageQueue) -> Result<i64, Error> {
         let header = GetMaxOffset { topic: queue.topic.as_str().into(), queue_id: queue.queue_id, committed: true };
         let command = Command::request(request::GET_MAX_OFFSET).with_ext(&header);
-        offset_in(&self.ask_master(queue, command).await?)
+        offset_in(&self.ask_broker(queue, command).await?)
     }
 
     /// The offset of the queue's first message.
     pub async fn min_offset(&self, queue: &MessageQueue) -> Result<i64, Error> {
         let header = GetMinOffset { topic: queue.topic.as_str().into(), queue_id: queue.queue_id };
         let command = Command::request(request::GET_MIN_OFFSET).with_ext(&header);
-        offset_in(&self.ask_master(queue, command).await?)
+        offset_in(&self.ask_broker(queue, command).await?)
     }
 
     /// The offset of the queue's first message stored at `time` or later; its end if there is none.
@@ -82,7 +100,7 @@ impl Shared {
             boundary_type: BoundaryType::Lower,
         };
         let command = Command::request(request::SEARCH_OFFSET_BY_TIMESTAMP).with_ext(&header);
-        offset_in(&self.ask_master(queue, command).await?)
+        offset_in(&self.ask_broker(queue, command).await?)
     }
 }
 

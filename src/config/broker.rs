@@ -153,8 +153,10 @@ settings! {
     reject_pull_consumer_enable: bool = false;
     /// Evaluate SQL92 filters.
     enable_property_filter: bool = false;
-    /// Serve pulls on a slave.
+    /// Serve pulls on a slave while its master is there; without one a slave always serves them.
     slave_read_enable: bool = false;
+    /// Correct offsets that a slave does not have, like a master; else the group keeps them until it has.
+    offset_check_in_slave: bool = false;
     /// Carry out offset resets at the next pull, without asking the clients.
     use_server_side_reset_offset: bool = true;
     /// Keep the replies of request-reply as messages too.
@@ -301,18 +303,23 @@ impl BrokerConfig {
         self.broker_permission & crate::proto::body::permission::WRITE != 0
     }
 
+    /// What role and id together may not be, with which a broker does not start. The text is the reason.
+    ///
+    /// # Errors
+    /// A slave without an id of its own.
+    pub fn check_role(&self) -> Result<(), String> {
+        match (self.broker_role, self.broker_id) {
+            (BrokerRole::Slave, 0) => Err("a slave needs a brokerId of its own, above 0".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
     /// What types do not say. The text is the reason.
     ///
     /// # Errors
     /// The first thing that cannot be.
     pub fn check(&self) -> Result<(), String> {
         let require = |holds: bool, reason: &str| if holds { Ok(()) } else { Err(reason.to_owned()) };
-        // A slave without its master's log would take messages under its master's name that its master does not know.
-        require(
-            self.broker_role != BrokerRole::Slave,
-            "this version does not replicate, and a slave that copies nothing serves nobody; as a master it needs a \
-             brokerName of its own",
-        )?;
         let nameable =
             |name: &str| name.len() <= NAME_BYTES_MAX && !name.contains(|c: char| c.is_whitespace() || c.is_control());
         require(

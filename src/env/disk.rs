@@ -87,6 +87,11 @@ pub trait Disk: Send + Sync + 'static {
     /// Space of the partition that holds `path`.
     fn space(&self, path: &Path) -> io::Result<Space>;
 
+    /// Memory of this machine in bytes: about what of its files it can hold.
+    fn memory(&self) -> u64 {
+        10 << 30
+    }
+
     /// Takes the exclusive lock of RocketMQ's store (an fcntl record lock on byte 0), making the file if needed.
     /// `WouldBlock` if another process holds it. Dropping the lock releases it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;

@@ -35,6 +35,10 @@ pub enum Canary {
     FullForEver,
     /// A pull that begins to wait while another one waits is not told of messages.
     LostWakeUp,
+    /// A pull that found messages but none that matches goes on at the end of its queue.
+    UnmatchedSkipsAhead,
+    /// A pull that has waited forgets its filter.
+    WokenUnfiltered,
     /// A member that lost a queue still commits offsets of it.
     LateCommitCounts,
     /// Consumer offsets are not saved.
@@ -83,6 +87,10 @@ pub enum Canary {
     AnybodyUnlocks,
     /// A lock ends with its connection, while its client trusts in it.
     LockEndsWithConnection,
+    /// A slave takes over lower offsets of a master that comes back.
+    StaleOffsetsReturn,
+    /// A slave is not told of changed groups.
+    SlaveMissesChanges,
     /// A client whose connection ended stays a member of its groups.
     DeadMemberStays,
     /// Some runs fail although nothing is wrong.

@@ -12,7 +12,7 @@ use super::segment::Segment;
 /// The log. One writer appends; readers never wait for it.
 pub(crate) struct CommitLog {
     /// Positions closer to the end than this are read through the mapping.
-    memory_window: u64,
+    memory_window: AtomicU64,
     segments: RwLock<Arc<Segments>>,
     end: AtomicU64,
     flushed: AtomicU64,
@@ -29,7 +29,7 @@ impl CommitLog {
     /// A log that ends at `end`, all of it flushed.
     pub(crate) fn new(memory_window: u64, segments: Segments, end: u64) -> CommitLog {
         CommitLog {
-            memory_window,
+            memory_window: AtomicU64::new(memory_window),
             segments: RwLock::new(Arc::new(segments)),
             end: AtomicU64::new(end),
             flushed: AtomicU64::new(end),
@@ -81,9 +81,14 @@ impl CommitLog {
         change(Arc::make_mut(&mut current));
     }
 
+    /// Positions closer to the end than this are read through the mapping from now on.
+    pub(crate) fn set_memory_window(&self, bytes: u64) {
+        self.memory_window.store(bytes, Ordering::Relaxed);
+    }
+
     /// Whether the bytes at `at` are near enough to the end to be in memory.
     pub(crate) fn is_recent(&self, at: u64) -> bool {
-        self.end().saturating_sub(at) <= self.memory_window
+        self.end().saturating_sub(at) <= self.memory_window.load(Ordering::Relaxed)
     }
 
     /// Appends `len` bytes from position `at` on to `out`. `false` if they are not there: expired, above the confirmed

@@ -243,6 +243,11 @@ impl Store {
         self.store_time(queue, queue.min())
     }
 
+    /// What counts as being in memory from now on, see [`StoreOptions::memory_window`](super::StoreOptions).
+    pub fn set_memory_window(&self, bytes: u64) {
+        self.log.set_memory_window(bytes);
+    }
+
     /// Whether an entry is there and its record is near enough to the log's end to be in memory, presumably.
     pub fn is_recent(&self, queue: &ConsumeQueue, offset: QueueOffset) -> bool {
         if offset < queue.min() || offset >= queue.max() {

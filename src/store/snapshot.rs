@@ -85,6 +85,13 @@ pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, Snapsh
     }
 }
 
+/// Bytes of the snapshot that begins here, by its own words; `None` if there are too few to tell. For files that hold one
+/// after the other.
+pub fn length(bytes: &[u8]) -> Option<usize> {
+    let content = bytes.get(HEAD_LEN - 4..HEAD_LEN)?.first_chunk().map(|length| u32::from_be_bytes(*length))? as usize;
+    (content <= CONTENT_LEN_MAX).then_some(HEAD_LEN + content + CRC_LEN)
+}
+
 fn config() -> impl bincode::config::Config {
     bincode::config::standard().with_big_endian().with_fixed_int_encoding().with_limit::<CONTENT_LEN_MAX>()
 }

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use metaq::env::Millis;
+use metaq::proto::filter::fuzzing as expressions;
 use metaq::proto::message::record::{self, BodyCrc, Parsed};
 use metaq::proto::message::{batch, encode_record, fuzzing as messages, patch_offsets, Edit, NewRecord};
 use metaq::proto::{body::fuzzing as bodies, PhysicalOffset, QueueOffset};
@@ -15,6 +16,7 @@ use crate::vectors::{corpus, frame_body, store, wire};
 fn the_corpus() {
     corpus("record").iter().for_each(|bytes| messages::record(bytes));
     corpus("properties").iter().for_each(|bytes| messages::properties(bytes));
+    corpus("sql").iter().for_each(|bytes| expressions::sql(bytes));
     corpus("batch").iter().for_each(|bytes| messages::batch(bytes));
     corpus("heartbeat").iter().for_each(|bytes| bodies::heartbeat(bytes));
     corpus("body").iter().for_each(|bytes| bodies::bodies(bytes));

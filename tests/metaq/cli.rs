@@ -17,7 +17,7 @@ mod letters;
 mod looking;
 mod process;
 mod sending;
-mod tool;
+pub mod tool;
 
 /// Small files, so that no test takes a gigabyte.
 const SMALL: [&str; 4] = ["--set", "mappedFileSizeCommitLog=4194304", "--set", "mappedFileSizeConsumeQueue=20000"];
@@ -155,7 +155,7 @@ fn a_wrong_command_line_is_told_with_code_2() {
         (["up", "--set", "listenPort"].as_slice(), "`--set listenPort` is no KEY=VALUE"),
         (&["up", "--broker", "10911"], "`10911` is no HOST:PORT"),
         (&["up", "--set", "flushDiskType=SOON"], "`SOON` is no value for `flushDiskType`"),
-        (&["broker", "-p", "--set", "brokerRole=SLAVE"], "`SLAVE` is no value for `brokerRole`: this version does not"),
+        (&["broker", "-p", "--set", "brokerRole=SLAVE"], "a slave needs a brokerId of its own"),
         (&["broker", "-p", "--set", "listenPort=x"], "`x` is no value for `listenPort`: a whole number is expected"),
         (&["nameserver", "-p", "--set", "listenPort=70000"], "`70000` is no value for `listenPort`"),
         (&["uq"], "unrecognized subcommand 'uq'"),

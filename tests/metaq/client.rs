@@ -3,8 +3,9 @@
 mod administering;
 mod allocations;
 mod consuming;
+mod filtering;
 mod ordering;
 mod polling;
 mod producing;
 mod scripted;
-mod support;
+pub mod support;

@@ -10,6 +10,7 @@ mod retries;
 mod routes;
 mod saves;
 mod settings;
+mod slaves;
 pub mod support;
 mod timers;
 mod wire;

@@ -7,6 +7,8 @@
 
 mod admin;
 mod any_bytes;
+#[cfg(feature = "tokio")]
+mod audit;
 mod bodies;
 #[cfg(feature = "tokio")]
 mod cases;

@@ -1,16 +1,19 @@
 //! The broker's rules on frames that real clients sent and records that an Apache broker stored.
 
+use std::sync::Arc;
+
 use metaq::broker::clients::{on_heartbeat, Clients, Connection, HeartbeatTables};
 use metaq::broker::groups::{GroupRules, GroupTable};
 use metaq::broker::offsets::{OffsetTable, PullStep, QueueFacts, Who};
-use metaq::broker::pull::{self, PullRequest, PullRules, Read, ReadStatus, Verdict};
+use metaq::broker::pull::{self, Expressions, PullRequest, PullRules, Read, ReadStatus, Verdict};
+use metaq::broker::role::Role;
 use metaq::broker::send::{stamps, BatchItem, EntryCode, SendRequest, SendRules};
 use metaq::broker::send_back::{self, SendBackRequest};
 use metaq::broker::topics::{FirstSend, TopicRules, TopicTable};
 use metaq::broker::{BrokerError, ConnectionId, Effect};
 use metaq::env::Millis;
 use metaq::proto::body::{self, HeartbeatData, SubscriptionGroupWrapper, TopicConfigSerializeWrapper};
-use metaq::proto::filter::TagFilter;
+use metaq::proto::filter::Filter;
 use metaq::proto::message::properties::{edited, iterate};
 use metaq::proto::message::record::{self, BodyCrc, Parsed, RecordView};
 use metaq::proto::message::system::BootOptions;
@@ -74,7 +77,7 @@ impl Broker {
                 address: "10.0.0.1".to_owned(),
                 body_bytes_max: 4 << 20,
                 writable: true,
-                slave: false,
+                role: Role::master(),
                 accept_from: Millis(0),
                 levels: DelayLevels::default(),
             },
@@ -82,8 +85,10 @@ impl Broker {
                 address: "10.0.0.1".to_owned(),
                 readable: true,
                 lite_pull: true,
+                property_filter: false,
                 slave_read: false,
-                slave: false,
+                offset_check_in_slave: false,
+                role: Role::master(),
             },
         }
     }
@@ -136,7 +141,7 @@ impl Broker {
     }
 
     /// A pull as its vector has it: its filter, or the refusal.
-    fn pull(&self, id: u64, name: &str) -> Result<TagFilter, BrokerError> {
+    fn pull(&self, id: u64, name: &str) -> Result<Arc<Filter>, BrokerError> {
         let command = command(name);
         let header = PullHeader::decode(&command.ext_fields().expect("fields")).expect("a pull");
         let request = PullRequest {
@@ -153,7 +158,7 @@ impl Broker {
         };
         let group = self.groups.get(request.group).map(|group| &**group);
         let topic = self.topics.get(request.topic).map(|topic| &**topic);
-        pull::check(&self.pull, &request, group, topic, &self.clients.consumers)
+        pull::check(&self.pull, &request, group, topic, &self.clients.consumers, &mut Expressions::default())
     }
 }
 
@@ -274,7 +279,7 @@ fn a_registered_consumer_pulls_by_its_heartbeat() {
     assert_eq!(broker.pull(1, "12_pull_message_request_json").map_err(|error| error.code()), Err(26));
     broker.heartbeat(1, "11_heartbeat_request_json");
     let filter = broker.pull(1, "12_pull_message_request_json").expect("it may");
-    assert!(filter.matches(hash::tags_code("TagA")) && !filter.matches(hash::tags_code("TagB")));
+    assert!(filter.matches_code(hash::tags_code("TagA")) && !filter.matches_code(hash::tags_code("TagB")));
     broker.clients.on_connection_closed(ConnectionId(1), &mut Vec::new());
     assert_eq!(broker.pull(1, "12_pull_message_request_json").map_err(|error| error.code()), Err(24));
 }

@@ -160,6 +160,7 @@ mod tests {
         let roster = Roster {
             nameservers: vec!["ns-0".into(), "ns-1".into()],
             brokers: vec!["broker-0".into(), "broker-1".into()],
+            slaves: vec!["broker-0-slave-1".into()],
             clients: vec!["producer-0".into()],
         };
         (kind.draw)(&mut Draw::new(Stream::new(seed, kind.name), &roster))

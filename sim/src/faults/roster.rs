@@ -7,16 +7,18 @@ use crate::random::Stream;
 pub struct Roster {
     /// NameServers.
     pub nameservers: Vec<String>,
-    /// Brokers.
+    /// Brokers: their masters.
     pub brokers: Vec<String>,
+    /// Slaves of all of them.
+    pub slaves: Vec<String>,
     /// Producers and consumers.
     pub clients: Vec<String>,
 }
 
 impl Roster {
-    /// NameServers and brokers.
+    /// NameServers and brokers, slaves among them.
     pub fn servers(&self) -> Vec<String> {
-        self.nameservers.iter().chain(&self.brokers).cloned().collect()
+        self.nameservers.iter().chain(&self.brokers).chain(&self.slaves).cloned().collect()
     }
 
     /// All machines.
@@ -52,6 +54,12 @@ impl<'a> Draw<'a> {
             return self.random.pick(&self.roster.nameservers).clone();
         }
         self.broker()
+    }
+
+    /// Some broker's master or slave.
+    pub fn member(&mut self) -> String {
+        let members: Vec<String> = self.roster.brokers.iter().chain(&self.roster.slaves).cloned().collect();
+        self.random.pick(&members).clone()
     }
 
     /// Any machine.

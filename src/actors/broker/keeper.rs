@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::registrar::RegistrarMessage;
 use super::saved::Saved;
 use super::shared::{Settings, Shared};
-use super::{group_rules, topic_rules};
+use super::{group_rules, memory_window, topic_rules};
 use crate::actors::settings_file::SettingsFile;
 use crate::broker::admin::statistics::local_day;
 use crate::broker::clients::{Notices, TELL_EVERY_MS};
@@ -205,6 +205,10 @@ impl State {
     async fn commit(&mut self) {
         let mut gathered = std::mem::take(&mut self.gathered);
         self.carry_out(&mut gathered).await;
+        let settings = [Effect::PersistTopics, Effect::PersistGroups];
+        if gathered.iter().any(|asked| settings.iter().any(|effect| asked.wants(effect))) {
+            self.arguments.shared.metadata_changed.notify_waiters();
+        }
         for Asked { effects, done, result } in gathered {
             self.answer(done, result, effects.contains(&Effect::Register));
         }
@@ -241,8 +245,9 @@ impl State {
         let config = current.config.with_runtime_keys_of(&stored);
         shared.topics().set_rules(topic_rules(&config));
         shared.groups().set_rules(group_rules(&config));
-        shared.set_settings(Settings { stored, ..Settings::new(config, shared.advertised) });
+        shared.set_settings(Settings { stored, ..Settings::new(config, shared.advertised, &shared.role) });
         shared.set_retention();
+        shared.store.set_memory_window(memory_window(&shared.settings().config, &shared.env));
         Ok(update)
     }
 

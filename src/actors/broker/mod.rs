@@ -9,14 +9,18 @@
 //! | timer | delivers messages with a time of their own in the second they ask for | the broker stops |
 //! | housekeeper | builds the index, deletes what has expired | the broker stops |
 //! | registrar | tells the NameServers what is here | the broker stops |
+//! | metadata sync | keeps a slave's tables those of its master | the broker stops |
 //! | listeners and their sessions | requests and answers | a session alone, with its connection |
 
+mod catch_up;
 pub mod delay;
 pub mod due;
 pub mod errors;
 pub mod handlers;
 pub mod housekeeper;
 pub mod keeper;
+pub mod metadata_sync;
+mod parked;
 mod pull;
 pub mod registrar;
 pub mod saved;
@@ -37,6 +41,7 @@ use tokio::sync::{oneshot, watch};
 use self::delay::{DelayActor, DelayArguments, DelayMessage};
 use self::housekeeper::{Housekeeper, HousekeeperArguments, HousekeeperMessage};
 use self::keeper::{Keeper, KeeperArguments, KeeperMessage};
+use self::metadata_sync::{MetadataSync, MetadataSyncArguments};
 use self::registrar::{Registrar, RegistrarMessage};
 use self::saved::Saved;
 use self::service::BrokerService;
@@ -47,6 +52,7 @@ use super::net::{ListenerHandle, ListenerOptions};
 use super::settings_file::SettingsFile;
 use crate::broker::groups::{GroupRules, GroupTable};
 use crate::broker::offsets::{lower_to_ends, Lowered, OffsetTable};
+use crate::broker::role::Role;
 use crate::broker::topics::{TopicRules, TopicTable};
 use crate::broker::Effect;
 use crate::config::broker::{BrokerConfig, BrokerRole, FlushDiskType};
@@ -82,7 +88,8 @@ impl BrokerHandle {
     pub async fn start(env: &Env, config: BrokerConfig, address: SocketAddr) -> Result<Self> {
         let mut config = config;
         config.check().map_err(|reason| anyhow::anyhow!("settings: {reason}"))?;
-        warn_of_role(&mut config);
+        config.check_role().map_err(|reason| anyhow::anyhow!("settings: {reason}"))?;
+        let role = role_of(&mut config);
         if config.broker_name.is_empty() {
             config.broker_name = match env.net.own_name() {
                 name if name.is_empty() => "broker-a".to_owned(),
@@ -102,12 +109,13 @@ impl BrokerHandle {
         let (groups_file, groups) = Saved::open(env, &root_directory)?;
         let (mut offsets_file, mut offsets) = Saved::open(env, &root_directory)?;
         let (delays_file, delays) = Saved::open(env, &root_directory)?;
-        let Opened { store, writer, dispatcher, report } = store::open(env, store_options(&config)).await?;
+        let Opened { store, writer, dispatcher, report } = store::open(env, store_options(&config, env)).await?;
         for repair in &report.repairs {
             tracing::warn!("{repair}");
         }
         tracing::info!(exit = ?report.exit, records = report.records_read, end = report.log_end.0, "the store is open");
-        if report.exit == Exit::Unclean && !env.canary(Canary::OffsetsAboveEnd) {
+        // A slave's queues lag behind its master's offsets all the time.
+        if report.exit == Exit::Unclean && role.takes_writes() && !env.canary(Canary::OffsetsAboveEnd) {
             lower_offsets(&store, &mut offsets, &mut offsets_file).await?;
         }
 
@@ -132,11 +140,15 @@ impl BrokerHandle {
             store,
             writer,
             advertised,
-            topics: TopicTable::new(topic_rules(&config), &boot_options(&config), topics, wall, &mut effects),
-            groups: GroupTable::new(group_rules(&config), groups, wall, &mut effects),
+            ha_address: ha_address(&config, advertised)?,
+            topics: TopicTable::new(topic_rules(&config), &boot_options(&config), topics, wall, &mut effects)
+                .with_role(role.clone()),
+            groups: GroupTable::new(group_rules(&config), groups, wall, &mut effects).with_role(role.clone()),
             offsets: OffsetTable::load(offsets, config.consumer_offset_update_version_step, config.offsets_max)
-                .with_canaries(env.canaries()),
-            settings: Settings::new(config, advertised),
+                .with_canaries(env.canaries())
+                .with_role(role.clone()),
+            settings: Settings::new(config, advertised, &role),
+            role,
         };
         let shared = Arc::new(Shared::new(parts));
         let (registrar, _) = Actor::spawn_linked(None, Registrar, Arc::clone(&shared), root.get_cell()).await?;
@@ -157,6 +169,13 @@ impl BrokerHandle {
         let arguments = DelayArguments { shared: Arc::clone(&shared), file: delays_file };
         let (delay, _) = Actor::spawn_linked(None, DelayActor, arguments, root.get_cell()).await?;
 
+        let arguments =
+            MetadataSyncArguments { shared: Arc::clone(&shared), registrar: registrar.clone(), delay: delay.clone() };
+        let (metadata_sync, _) = Actor::spawn_linked(None, MetadataSync, arguments, root.get_cell()).await?;
+        shared.set_metadata_sync(metadata_sync);
+        if shared.role.takes_writes() {
+            catch_up::catch_up(&shared).await;
+        }
         let (timer, _) = Actor::spawn_linked(None, TimerActor, Arc::clone(&shared), root.get_cell()).await?;
 
         let (listener, old_clients) = listen(env, &shared, listener).await?;
@@ -229,8 +248,11 @@ impl BrokerHandle {
     }
 }
 
-/// What a role asks for and does not get is said.
-fn warn_of_role(config: &mut BrokerConfig) {
+/// The role that the settings ask for. What it asks for and does not get is said.
+fn role_of(config: &mut BrokerConfig) -> Role {
+    if config.broker_role == BrokerRole::Slave {
+        return Role::slave(config.broker_id);
+    }
     if config.broker_role == BrokerRole::SyncMaster {
         tracing::warn!("brokerRole=SYNC_MASTER: this version does not replicate, messages are on this broker alone");
     }
@@ -238,6 +260,7 @@ fn warn_of_role(config: &mut BrokerConfig) {
         tracing::warn!(id = config.broker_id, "brokerId is 0 for every master");
         config.broker_id = 0;
     }
+    Role::master()
 }
 
 /// After a crash no group's offset stays above the end of its queue. Saved before anybody sends or pulls, so that a
@@ -296,7 +319,26 @@ fn advertised(env: &Env, config: &BrokerConfig, address: SocketAddr) -> Result<S
     Ok(SocketAddr::new(ip, address.port()))
 }
 
-fn store_options(config: &BrokerConfig) -> StoreOptions {
+/// The address slaves dial: `brokerIP2`, else the one clients dial, and the port for slaves.
+fn ha_address(config: &BrokerConfig, advertised: SocketAddr) -> Result<SocketAddr> {
+    let ip = match config.broker_ip2.as_str() {
+        "" => advertised.ip(),
+        ip => ip.parse().with_context(|| format!("brokerIP2 `{ip}` is no IP address"))?,
+    };
+    anyhow::ensure!(!ip.is_unspecified(), "brokerIP2 {ip} is a wildcard: slaves cannot dial it");
+    let port = match config.ha_listen_port {
+        0 => advertised.port().wrapping_add(1),
+        port => port,
+    };
+    Ok(SocketAddr::new(ip, port))
+}
+
+/// What counts as being in memory: that part of it which `accessMessageInMemoryMaxRatio` says.
+pub fn memory_window(config: &BrokerConfig, env: &Env) -> u64 {
+    env.disk.memory() / 100 * u64::from(config.access_message_in_memory_max_ratio.min(100))
+}
+
+fn store_options(config: &BrokerConfig, env: &Env) -> StoreOptions {
     let mut options = StoreOptions::new(&config.store_path_root_dir);
     if !config.store_path_commit_log.is_empty() {
         options.commit_log_dir = PathBuf::from(&config.store_path_commit_log);
@@ -309,6 +351,7 @@ fn store_options(config: &BrokerConfig) -> StoreOptions {
     options.flush = flush_mode(config);
     options.max_message_size = config.max_message_size;
     options.delay_levels = config.delay_levels();
+    options.memory_window = memory_window(config, env);
     options
 }
 

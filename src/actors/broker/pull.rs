@@ -1,7 +1,7 @@
 //! Pulls: a session reads without asking the log writer; what finds nothing waits on its queue.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,22 +9,23 @@ use futures::future::{select, Either};
 use tokio::sync::oneshot;
 
 use super::errors::{refusal, store_failure};
+use super::parked::Parked;
 use super::service::{BrokerConnection, ReplyTo};
 use super::shared::{Settings, Shared};
 use crate::actors::net::{Answer, Output};
 use crate::broker::admin::statistics::GroupCounters;
 use crate::broker::groups::GroupView;
 use crate::broker::offsets::{PullStep, Who};
-use crate::broker::pull::{self, PullRequest, Read, ReadStatus, Verdict};
+use crate::broker::pull::{self, Chosen, Expressions, PullRequest, Read, ReadStatus, Verdict};
 use crate::broker::topics::TopicView;
 use crate::broker::{BrokerError, QueueKey};
 use crate::config::broker::BrokerConfig;
 use crate::env::{Canary, ConnectionId, Millis};
-use crate::proto::filter::TagFilter;
+use crate::proto::filter::Filter;
 use crate::proto::remoting::requests::PullHeader;
 use crate::proto::remoting::{request, response, ExtSink, Head, Response, ResponseFrame};
 use crate::proto::QueueOffset;
-use crate::store::{self, ConsumeQueue, EntryForFilter, Portion, ReadLimits, WaiterId};
+use crate::store::{self, ConsumeQueue, Portion, ReadLimits};
 
 /// The longest a request is held, whatever it asks for, in ms.
 const HOLD_MS_MAX: i64 = 300_000;
@@ -45,7 +46,7 @@ pub struct Puller {
     queue_id: i32,
     from: i64,
     limits: ReadLimits,
-    filter: TagFilter,
+    filter: Arc<Filter>,
     reply: ReplyTo,
     connection: ConnectionId,
     /// Resets of groups before its offset was looked at: with more since then, its group may have been reset.
@@ -91,7 +92,7 @@ impl Puller {
         let group = Arc::clone(group);
         let (statistics, consumed) = (&shared.statistics, &mut connection.consumed);
         let counters = topic.as_ref().map(|topic| consumed.get(statistics, topic.name(), group.name()));
-        match incoming.check(shared, Some(group), topic, counters) {
+        match incoming.check(shared, Some(group), topic, counters, &mut connection.expressions) {
             Ok(Checked::Pull(puller)) => puller.serve(output),
             Ok(Checked::Reset { puller, target }) => puller.write_reset(&mut output.bytes, target),
             Err(error) => reply.write(&mut output.bytes, &pull_refusal(&error)),
@@ -142,14 +143,14 @@ impl Puller {
 
     /// Reads, and says whether to answer.
     fn attempt(&self, records: &mut Vec<u8>, woken: bool) -> Result<(Read, Verdict), BrokerError> {
-        let read = self.read(records)?;
+        let read = self.read(records, woken)?;
         let has_time = self.deadline.is_some_and(|deadline| self.shared.now() < deadline);
         let has_room =
             woken || self.shared.parked_pulls.load(Ordering::Relaxed) < self.settings.config.parked_pulls_max;
-        Ok((read, pull::verdict(&read, has_time && has_room, woken)))
+        Ok((read, pull::verdict_by_role(&self.settings.pull, &read, has_time && has_room, woken)?))
     }
 
-    fn read(&self, records: &mut Vec<u8>) -> Result<Read, BrokerError> {
+    fn read(&self, records: &mut Vec<u8>, woken: bool) -> Result<Read, BrokerError> {
         let found;
         let queue = match &self.queue {
             Some(queue) => queue,
@@ -166,7 +167,8 @@ impl Puller {
             let status = if max == 0 { ReadStatus::NoMessageInQueue } else { ReadStatus::OffsetTooSmall };
             return Ok(self.outcome(status, self.from, min, max, false));
         };
-        let mut matches = |entry: &EntryForFilter| self.filter.matches(entry.tags_code);
+        let forgets = woken && self.shared.env.canary(Canary::WokenUnfiltered);
+        let mut matches = Chosen(if forgets { &Filter::ALL } else { &self.filter });
         let outcome = self
             .shared
             .store
@@ -191,7 +193,10 @@ impl Puller {
             store::ReadStatus::OffsetTooSmall => ReadStatus::OffsetTooSmall,
             store::ReadStatus::NoMessageInQueue => ReadStatus::NoMessageInQueue,
         };
-        let (next, min, max) = (outcome.next.0 as i64, outcome.min.0 as i64, outcome.max.0 as i64);
+        let (mut next, min, max) = (outcome.next.0 as i64, outcome.min.0 as i64, outcome.max.0 as i64);
+        if status == ReadStatus::NoMatchedMessage && self.shared.env.canary(Canary::UnmatchedSkipsAhead) {
+            next = max;
+        }
         Ok(self.outcome(status, next, min, max, outcome.cold))
     }
 
@@ -327,28 +332,6 @@ impl Puller {
     }
 }
 
-/// A waiter in a queue; taken out again however the wait ends, also when its connection closes.
-struct Parked {
-    queue: Arc<ConsumeQueue>,
-    id: WaiterId,
-    shared: Arc<Shared>,
-}
-
-impl Parked {
-    fn new(queue: Arc<ConsumeQueue>, id: WaiterId, shared: Arc<Shared>) -> Self {
-        shared.parked_pulls.fetch_add(1, Ordering::Relaxed);
-        Parked { queue, id, shared }
-    }
-}
-
-impl Drop for Parked {
-    fn drop(&mut self) {
-        self.queue.remove_waiter(self.id);
-        let parked: &AtomicUsize = &self.shared.parked_pulls;
-        parked.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 enum Checked {
     Pull(Puller),
     /// The group was reset: the answer moves the client to `target`.
@@ -379,9 +362,11 @@ impl Incoming<'_> {
     }
 
     /// The offset to commit. One that the queue has not reached is none: see `offsets::check_commit`.
-    fn commit(&self, request: &PullRequest<'_>, queue: Option<&ConsumeQueue>) -> Option<i64> {
+    fn commit(&self, request: &PullRequest<'_>, queue: Option<&ConsumeQueue>, slave: bool) -> Option<i64> {
         let offset = self.header.commit_offset;
-        let max = queue.map_or(0, |queue| queue.max().0 as i64);
+        let end = queue.map_or(0, |queue| queue.max().0 as i64);
+        // A slave's queue may lag behind what its groups have consumed at the master.
+        let max = if slave { i64::MAX } else { end };
         (request.commits() && (0..=max).contains(&offset)).then_some(offset)
     }
 
@@ -391,11 +376,14 @@ impl Incoming<'_> {
         group: Option<Arc<GroupView>>,
         topic: Option<Arc<TopicView>>,
         counters: Option<Arc<GroupCounters>>,
+        expressions: &mut Expressions,
     ) -> Result<Checked, BrokerError> {
         let settings = shared.settings();
         let request = self.request();
         let clients = shared.clients();
-        let filter = pull::check(&settings.pull, &request, group.as_deref(), topic.as_deref(), &clients.consumers)?;
+        let (known_group, known_topic) = (group.as_deref(), topic.as_deref());
+        let members = &clients.consumers;
+        let filter = pull::check(&settings.pull, &request, known_group, known_topic, members, expressions)?;
         let (Some(group), Some(topic), Some(counters)) = (group, topic, counters) else {
             return Err(BrokerError::PullTopicNotExist { topic: request.topic.to_owned() });
         };
@@ -413,7 +401,7 @@ impl Incoming<'_> {
                 topic: topic.name(),
                 queue_id: request.queue_id,
                 from: self.header.queue_offset,
-                commit: self.commit(&request, queue.as_deref()),
+                commit: self.commit(&request, queue.as_deref(), shared.role.is_slave()),
                 by: client.as_ref().map_or(Who::Other, Who::Member),
                 holder: holder.as_deref(),
             },
@@ -427,6 +415,7 @@ impl Incoming<'_> {
             true => self.header.suspend_timeout_millis.clamp(0, HOLD_MS_MAX),
             false => config.short_polling_time_ms as i64,
         };
+        let hold_ms = pull::hold_ms(&settings.pull, hold_ms);
         let puller = Puller {
             shared: Arc::clone(shared),
             queue,
@@ -476,7 +465,7 @@ async fn pull_for_new_group(shared: Arc<Shared>, incoming: Incoming<'static>) ->
     let topic = shared.topic_directory.get(&incoming.header.topic);
     let counters = topic.as_ref().zip(group.as_ref());
     let counters = counters.map(|(topic, group)| shared.statistics.group(topic.name(), group.name()));
-    match incoming.check(&shared, group, topic, counters) {
+    match incoming.check(&shared, group, topic, counters, &mut Expressions::default()) {
         Ok(Checked::Pull(puller)) => {
             let mut output = Output::default();
             puller.serve(&mut output);

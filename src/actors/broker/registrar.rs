@@ -7,6 +7,7 @@
 //! the rest of making one. The whole table goes to a NameServer at first, every 30 s, when a topic was deleted, when too
 //! much changed, and after anything went wrong; it repairs whatever a NameServer has missed.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +15,12 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::oneshot;
 
 use super::shared::Shared;
-use crate::actors::net::{connect, ConnectionHandle, NoRequests};
+use crate::actors::net::{connect, ConnectionHandle, Output, Service};
 use crate::env::LogLimit;
-use crate::nameserver::{COMPLETE_TOPIC_TABLE, DISPLACED_ADDRESS};
+use crate::nameserver::{Master, COMPLETE_TOPIC_TABLE, DISPLACED_ADDRESS};
 use crate::proto::body::RegisterBrokerBody;
-use crate::proto::remoting::requests::{RegisterBroker, UnregisterBroker};
-use crate::proto::remoting::{request, response, Command};
+use crate::proto::remoting::requests::{RegisterBroker, RegisterBrokerResponse, UnregisterBroker};
+use crate::proto::remoting::{request, response, Command, Head, RawFrame};
 
 /// How long a connection attempt may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
@@ -40,6 +41,8 @@ pub enum RegistrarMessage {
     },
     /// The period has passed.
     Tick,
+    /// A slave's master is gone, or another one has come: ask who is the master now.
+    LookForMaster,
     /// A registration has ended; `connection` serves the next one.
     Registered {
         /// Which NameServer.
@@ -64,6 +67,8 @@ pub struct Accepted {
     topic_changes: u64,
     /// Another broker had this one's name and id until then.
     displaced: Option<String>,
+    /// To a slave: the master of its name.
+    master: Option<Master>,
 }
 
 /// See the module's text.
@@ -80,6 +85,8 @@ pub struct State {
     waiting: Vec<(u64, oneshot::Sender<()>)>,
     /// What was said of brokers with this one's name.
     said: LogLimit<String>,
+    /// The master that this slave follows.
+    followed: Option<Master>,
 }
 
 struct NameServer {
@@ -95,6 +102,8 @@ struct NameServer {
     again: bool,
     /// The last attempt failed: said once, not every period.
     failing: bool,
+    /// To a slave: the master that it named last.
+    master: Option<Master>,
 }
 
 impl Actor for Registrar {
@@ -117,10 +126,19 @@ impl Actor for Registrar {
             busy: false,
             again: false,
             failing: false,
+            master: None,
         });
         let nameservers = nameservers.collect();
         myself.send_interval(period, || RegistrarMessage::Tick);
-        Ok(State { shared, nameservers, period, change: 0, waiting: Vec::new(), said: LogLimit::new(SAY_EVERY) })
+        Ok(State {
+            shared,
+            nameservers,
+            period,
+            change: 0,
+            waiting: Vec::new(),
+            said: LogLimit::new(SAY_EVERY),
+            followed: None,
+        })
     }
 
     async fn handle(
@@ -140,6 +158,11 @@ impl Actor for Registrar {
                 state.said.on_tick(state.shared.now());
                 state.register_all(&myself);
             }
+            RegistrarMessage::LookForMaster if state.shared.role.is_slave() => {
+                state.change += 1;
+                state.register_all(&myself);
+            }
+            RegistrarMessage::LookForMaster => {}
             RegistrarMessage::Registered { index, change, accepted } => {
                 state.registered(&myself, index, change, accepted);
             }
@@ -181,7 +204,7 @@ impl State {
         let myself = myself.clone();
         let change = self.change;
         ractor::concurrency::spawn(async move {
-            let accepted = match register_with(&shared, &address, known, whole, limit).await {
+            let accepted = match register_with(&shared, &myself, &address, known, whole, limit).await {
                 Ok(accepted) => Some(accepted),
                 Err(error) => {
                     tracing::debug!(nameserver = address, error = format!("{error:#}"), "a registration failed");
@@ -204,6 +227,9 @@ impl State {
         nameserver.busy = false;
         nameserver.told = change;
         let failing = accepted.is_none();
+        if let Some(accepted) = &accepted {
+            nameserver.master.clone_from(&accepted.master);
+        }
         nameserver.accepted = accepted;
         if failing != std::mem::replace(&mut nameserver.failing, failing) {
             match failing {
@@ -220,6 +246,26 @@ impl State {
             myself.send_after(RETRY_AFTER, || RegistrarMessage::Tick);
         }
         self.answer_told();
+        self.follow();
+    }
+
+    /// A slave follows the master that NameServers name: the one it follows already as long as one of them names it. One
+    /// that none names any more is followed on, until there is another.
+    fn follow(&mut self) {
+        if !self.shared.role.is_slave() {
+            return;
+        }
+        let named: Vec<&Master> = self.nameservers.iter().filter_map(|nameserver| nameserver.master.as_ref()).collect();
+        let registered = !named.is_empty();
+        let chosen = named.iter().find(|master| self.followed.as_ref() == Some(**master)).or(named.first());
+        let chosen = chosen.map(|master| (*master).clone());
+        if self.shared.role.set_master_registered(registered) {
+            tracing::info!(registered, "the NameServers' word on this slave's master");
+        }
+        if let Some(master) = chosen.filter(|master| self.followed.as_ref() != Some(master)) {
+            self.shared.follow(&master);
+            self.followed = Some(master);
+        }
     }
 
     /// Two brokers with one name and id take each other's place at the NameServers, and clients reach now one and now the
@@ -241,7 +287,7 @@ impl State {
             broker_name: config.broker_name.as_str().into(),
             broker_addr: self.shared.advertised.to_string().into(),
             cluster_name: config.broker_cluster_name.as_str().into(),
-            broker_id: config.broker_id as i64,
+            broker_id: self.shared.role.broker_id() as i64,
         });
         let clock = &*self.shared.env.clock;
         let calls = self.nameservers.iter().filter_map(|nameserver| nameserver.accepted.as_ref()).map(|accepted| {
@@ -254,6 +300,7 @@ impl State {
 
 async fn register_with(
     shared: &Shared,
+    registrar: &ActorRef<RegistrarMessage>,
     address: &str,
     known: Option<Accepted>,
     whole: bool,
@@ -261,7 +308,10 @@ async fn register_with(
 ) -> anyhow::Result<Accepted> {
     let (connection, seen) = match known.filter(|known| !known.connection.is_closed()) {
         Some(known) => (known.connection, Some(known.topic_changes).filter(|_| !whole)),
-        None => (connect(&shared.env, address, Arc::new(NoRequests), CONNECT_LIMIT).await?, None),
+        None => {
+            let notices = Arc::new(Notices { registrar: registrar.clone() });
+            (connect(&shared.env, address, notices, CONNECT_LIMIT).await?, None)
+        }
     };
     // Taken now, not when the registration was asked for: what arrives last is then the newest.
     let (command, topic_changes) = registration(shared, seen);
@@ -273,7 +323,41 @@ async fn register_with(
         answer.remark.unwrap_or_default()
     );
     let displaced = answer.ext(DISPLACED_ADDRESS).map(str::to_owned);
-    Ok(Accepted { connection, topic_changes, displaced })
+    let master = master_of(&answer)?;
+    Ok(Accepted { connection, topic_changes, displaced, master })
+}
+
+/// The master that an answer names, to a slave.
+fn master_of(answer: &Command) -> anyhow::Result<Option<Master>> {
+    let answer = RegisterBrokerResponse::decode(&answer.ext_fields()?)?;
+    let address = answer.master_addr.filter(|address| !address.is_empty());
+    Ok(address.map(|address| Master {
+        address: address.into_owned(),
+        ha_address: answer.ha_server_addr.unwrap_or_default().into_owned(),
+    }))
+}
+
+/// What a NameServer tells by itself: that another broker of this name is the first one now.
+struct Notices {
+    registrar: ActorRef<RegistrarMessage>,
+}
+
+impl Service for Notices {
+    type Connection = ();
+
+    fn connected(&self, _: ConnectionHandle, _: SocketAddr) {}
+
+    fn request(&self, (): &mut (), head: &Head<'_>, _: &RawFrame<'_>, _: &mut Output) -> Result<(), String> {
+        if head.code == request::NOTIFY_MIN_BROKER_ID_CHANGE {
+            // A registrar that is gone means that the broker is stopping.
+            let _ = self.registrar.cast(RegistrarMessage::LookForMaster);
+        }
+        Ok(())
+    }
+
+    fn submit(&self, (): &mut (), _: &mut Output) {}
+
+    fn disconnected(&self, (): ()) {}
 }
 
 /// The request, and up to which change of topics it brings them: those that changed since the one numbered `seen`, if a
@@ -290,14 +374,13 @@ fn registration(shared: &Shared, seen: Option<u64>) -> (Command, u64) {
     let version = topics.data_version;
     let body = RegisterBrokerBody::new(topics, version);
     let body = if config.compressed_register { body.encode_compressed() } else { body.encode() };
-    let ha_address = std::net::SocketAddr::new(shared.advertised.ip(), config.ha_port());
     let command = Command::request(request::REGISTER_BROKER)
         .with_ext(&RegisterBroker {
             broker_name: config.broker_name.as_str().into(),
             broker_addr: shared.advertised.to_string().into(),
             cluster_name: config.broker_cluster_name.as_str().into(),
-            ha_server_addr: ha_address.to_string().into(),
-            broker_id: config.broker_id as i64,
+            ha_server_addr: shared.ha_address.to_string().into(),
+            broker_id: shared.role.broker_id() as i64,
             compressed: config.compressed_register,
             body_crc32: (crc32fast::hash(&body) & 0x7FFF_FFFF) as i32,
             heartbeat_timeout_millis: None,

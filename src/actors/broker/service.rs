@@ -15,6 +15,7 @@ use crate::broker::admin::statistics::{GroupCounters, Statistics, TopicCounters}
 use crate::broker::directory::Cache;
 use crate::broker::flow::SessionFlow;
 use crate::broker::groups::GroupView;
+use crate::broker::pull::Expressions;
 use crate::broker::topics::TopicView;
 use crate::env::Canary;
 use crate::proto::remoting::{encode_response, request, Command, Head, RawFrame, Response, Serialization};
@@ -39,6 +40,8 @@ pub struct BrokerConnection {
     pub queues: QueueCache,
     /// What is counted of the groups that pull over it.
     pub consumed: ConsumedCache,
+    /// Filter expressions of its pulls.
+    pub expressions: Expressions,
     /// Its budget of bytes of sends in flight.
     pub flow: SessionFlow,
     /// Its budget for other requests.
@@ -185,6 +188,7 @@ impl Service for BrokerService {
             groups: Cache::default(),
             queues: QueueCache::default(),
             consumed: ConsumedCache::default(),
+            expressions: Expressions::default(),
             flow: SessionFlow::new(per_session, self.shared.flow.clone()),
             other_flow: SessionFlow::new(per_session, self.shared.other_flow.clone()),
             sends: Sends::default(),

@@ -12,10 +12,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use ractor::ActorRef;
+use tokio::sync::Notify;
 
 use super::errors::store_failure;
 use super::housekeeper::HousekeeperMessage;
 use super::keeper::{KeeperMessage, SettingsError};
+use super::metadata_sync::MetadataSyncMessage;
 use super::retention_policy;
 use super::timer::{TimerStatus, RECALLS_PER_SECOND_MAX};
 use crate::actors::log_writer::{Durability, LogWriterHandle};
@@ -27,14 +29,17 @@ use crate::broker::directory::Directory;
 use crate::broker::flow::{ByteBudget, SessionFlow};
 use crate::broker::groups::{GroupTable, GroupView};
 use crate::broker::locks::QueueLocks;
+use crate::broker::metadata_sync::Marks;
 use crate::broker::offsets::OffsetTable;
 use crate::broker::pull::PullRules;
+use crate::broker::role::Role;
 use crate::broker::send::{stamps, SendRules};
 use crate::broker::timer::{DueSecond, TimerRules};
 use crate::broker::topics::{TopicTable, TopicView};
 use crate::broker::{BrokerError, Effect};
-use crate::config::broker::{BrokerConfig, BrokerRole, Update};
-use crate::env::{ConnectionId, Env, Millis};
+use crate::config::broker::{BrokerConfig, Update};
+use crate::env::{Canary, ConnectionId, Env, Millis};
+use crate::nameserver::Master;
 use crate::proto::message::unique_key::UniqueKeys;
 use crate::store::{AppendBatch, Store, Stored};
 
@@ -52,9 +57,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What follows from a broker's settings and the address it tells clients.
-    pub fn new(config: BrokerConfig, advertised: SocketAddr) -> Self {
-        let slave = config.broker_role == BrokerRole::Slave;
+    /// What follows from a broker's settings, the address it tells clients, and its role.
+    pub fn new(config: BrokerConfig, advertised: SocketAddr, role: &Role) -> Self {
         let address = advertised.ip().to_string();
         let send = SendRules {
             cluster: config.broker_cluster_name.clone(),
@@ -64,7 +68,7 @@ impl Settings {
             address: address.clone(),
             body_bytes_max: config.max_message_size,
             writable: config.is_writable(),
-            slave,
+            role: role.clone(),
             accept_from: Millis(config.start_accept_send_request_timestamp),
             levels: config.delay_levels(),
             timer: TimerRules {
@@ -76,8 +80,10 @@ impl Settings {
             address,
             readable: config.is_readable(),
             lite_pull: config.lite_pull_message_enable,
+            property_filter: config.enable_property_filter,
             slave_read: config.slave_read_enable,
-            slave,
+            offset_check_in_slave: config.offset_check_in_slave,
+            role: role.clone(),
         };
         Settings { stored: config.clone(), config, send, pull }
     }
@@ -93,6 +99,14 @@ pub struct Shared {
     pub writer: LogWriterHandle,
     /// The address clients are told; it stands in message ids.
     pub advertised: SocketAddr,
+    /// The address slaves are told, to replicate from.
+    pub ha_address: SocketAddr,
+    /// Master or slave.
+    pub role: Role,
+    /// Topics or groups were changed and saved: slaves that wait for it are told.
+    pub metadata_changed: Notify,
+    /// Names this life of the broker's process.
+    pub incarnation: u64,
     /// When the broker started.
     pub started: Millis,
     /// Makes UNIQ_KEYs for messages that come without.
@@ -124,6 +138,7 @@ pub struct Shared {
     connections: Mutex<BTreeMap<ConnectionId, ConnectionHandle>>,
     keeper: OnceLock<ActorRef<KeeperMessage>>,
     housekeeper: OnceLock<ActorRef<HousekeeperMessage>>,
+    metadata_sync: OnceLock<ActorRef<MetadataSyncMessage>>,
 }
 
 /// What [`Shared::new`] is made of.
@@ -136,6 +151,10 @@ pub struct Parts {
     pub writer: LogWriterHandle,
     /// See [`Shared`].
     pub advertised: SocketAddr,
+    /// See [`Shared`].
+    pub ha_address: SocketAddr,
+    /// See [`Shared`].
+    pub role: Role,
     /// All settings.
     pub settings: Settings,
     /// Topics as loaded.
@@ -151,11 +170,16 @@ pub struct Parts {
 impl Shared {
     /// A broker's shared state. [`Shared::set_actors`] comes next, before any request.
     pub fn new(parts: Parts) -> Self {
-        let Parts { env, store, writer, advertised, settings, topics, groups, offsets, delays } = parts;
+        let Parts { env, store, writer, advertised, ha_address, role, settings, topics, groups, offsets, delays } =
+            parts;
         let config = &settings.config;
         let instance = env.rng.next_u64();
         Shared {
             started: env.clock.now(),
+            incarnation: instance,
+            metadata_changed: Notify::new(),
+            ha_address,
+            role,
             unique_keys: UniqueKeys::new(advertised.ip(), (instance >> 32) as u32, instance as u32),
             flow: ByteBudget::new(config.in_flight_bytes_per_broker),
             other_flow: ByteBudget::new(config.in_flight_request_bytes_per_broker),
@@ -175,6 +199,7 @@ impl Shared {
             connections: Mutex::default(),
             keeper: OnceLock::new(),
             housekeeper: OnceLock::new(),
+            metadata_sync: OnceLock::new(),
             env,
             store,
             writer,
@@ -187,6 +212,31 @@ impl Shared {
         // Only the start of a broker calls this, once.
         let _ = self.keeper.set(keeper);
         let _ = self.housekeeper.set(housekeeper);
+    }
+
+    /// Who keeps a slave's tables, from now on.
+    pub fn set_metadata_sync(&self, actor: ActorRef<MetadataSyncMessage>) {
+        // Only the start of a broker calls this, once.
+        let _ = self.metadata_sync.set(actor);
+    }
+
+    /// The NameServers name this master of the broker's name; a slave follows it.
+    pub fn follow(&self, master: &Master) {
+        if let Some(actor) = self.metadata_sync.get() {
+            // An actor that is gone means that the broker is stopping.
+            let _ = actor.cast(MetadataSyncMessage::Follow { address: master.address.clone() });
+        }
+    }
+
+    /// How far the tables are that slaves copy.
+    pub fn marks(&self) -> Marks {
+        Marks {
+            incarnation: self.incarnation,
+            topics: self.topics().changes(),
+            groups: if self.env.canary(Canary::SlaveMissesChanges) { 0 } else { self.groups().changes() },
+            offsets: self.offsets().changes(),
+            delays: self.delays().changes(),
+        }
     }
 
     /// Has expired files looked for now; with `delete`, deleted at any hour of the next minutes.
@@ -203,12 +253,11 @@ impl Shared {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes other settings. The role stays as it was at the start, and so do the delay levels: each has a queue and its
-    /// progress, and a message sent to a level that nobody delivers would wait for ever.
+    /// Takes other settings. The delay levels stay as they were at the start: each has a queue and its progress, and a
+    /// message sent to a level that nobody delivers would wait for ever.
     pub fn set_settings(&self, mut settings: Settings) {
         let mut current = self.settings.write().unwrap_or_else(PoisonError::into_inner);
         settings.send.levels = current.send.levels.clone();
-        (settings.send.slave, settings.pull.slave) = (current.send.slave, current.pull.slave);
         *current = Arc::new(settings);
     }
 

@@ -6,6 +6,7 @@ mod confirmed;
 mod dead;
 mod delayed;
 mod delivered;
+mod filtered;
 mod follow;
 mod intact;
 mod kept;
@@ -20,7 +21,7 @@ mod retried;
 mod skipped;
 mod soon;
 #[cfg(test)]
-mod testing;
+pub(super) mod testing;
 mod timed;
 
 use std::fmt;
@@ -29,6 +30,7 @@ pub use confirmed::nothing_read_early;
 pub use dead::dead_letters;
 pub use delayed::delayed_on_time;
 pub use delivered::all_delivered;
+pub use filtered::{filtered, Wants};
 pub use follow::follow;
 pub use intact::messages_intact;
 pub use kept::acknowledged_kept;

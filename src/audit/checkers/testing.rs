@@ -16,7 +16,8 @@ fn queue(text: &str) -> Queue {
     Queue::new("broker", "topic", id)
 }
 
-fn parse(text: &str) -> Vec<Timed> {
+/// The events of a history in words.
+pub(in crate::audit) fn parse(text: &str) -> Vec<Timed> {
     let (mut now, mut events) = (Duration::ZERO, Vec::new());
     for line in text.split(',').map(str::trim).filter(|line| !line.is_empty()) {
         let words: Vec<&str> = line.split_whitespace().collect();

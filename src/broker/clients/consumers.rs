@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::broker::{ConnectionId, Effect, Report};
 use crate::env::Millis;
 use crate::proto::body::{ConsumeFromWhere, ConsumeType, ConsumerData, MessageModel};
-use crate::proto::filter::{ExpressionType, SubscriptionData};
+use crate::proto::filter::{ExpressionType, Filter, FilterError, SubscriptionData};
 use crate::proto::message::names;
 
 use super::conflict::{self, Conflict};
@@ -18,6 +18,26 @@ use super::{Connection, Expired, EXPIRY_MS};
 
 /// The most subscriptions of one member that are kept.
 pub const SUBSCRIPTIONS_MAX: usize = 4096;
+
+/// A subscription and what its messages are chosen by.
+#[derive(Debug)]
+pub struct Subscribed {
+    /// As it came.
+    pub data: SubscriptionData,
+    /// Compiled once, when it came.
+    pub filter: Result<Arc<Filter>, FilterError>,
+}
+
+impl Subscribed {
+    fn new(mut data: SubscriptionData) -> Subscribed {
+        // An expression of separators only stays as it came; no client sends one.
+        let filter = match data.normalize() {
+            Ok(()) => Filter::of(&data).map(Arc::new),
+            Err(error) => Err(error.into()),
+        };
+        Subscribed { data, filter }
+    }
+}
 
 /// One member of a consumer group.
 #[derive(Clone, Debug)]
@@ -28,7 +48,7 @@ pub struct Member {
     pub connection: Connection,
     /// Its last heartbeat.
     pub last_seen: Millis,
-    subscriptions: BTreeMap<String, Arc<SubscriptionData>>,
+    subscriptions: BTreeMap<String, Arc<Subscribed>>,
     fingerprint: i32,
     /// What it subscribes to, as text, the same for the same subscriptions.
     pub(super) signature: Arc<str>,
@@ -83,7 +103,7 @@ pub enum Subscription<'a> {
         /// The group is a broadcasting one.
         broadcasting: bool,
         /// The subscription.
-        data: &'a SubscriptionData,
+        subscribed: &'a Subscribed,
     },
 }
 
@@ -103,7 +123,7 @@ struct Group {
     message_model: MessageModel,
     consume_from_where: ConsumeFromWhere,
     notify: bool,
-    union: BTreeMap<String, Arc<SubscriptionData>>,
+    union: BTreeMap<String, Arc<Subscribed>>,
     conflicts: Vec<Conflict>,
 }
 
@@ -233,7 +253,7 @@ impl ConsumerGroups {
         let broadcasting = group.message_model == MessageModel::Broadcasting;
         let own = group.members.get(&connection).and_then(|member| member.subscriptions.get(topic));
         match own.or_else(|| group.union.get(topic)) {
-            Some(data) => Subscription::Found { broadcasting, data },
+            Some(subscribed) => Subscription::Found { broadcasting, subscribed },
             None => Subscription::TopicUnknown { broadcasting },
         }
     }
@@ -262,7 +282,7 @@ impl ConsumerGroups {
             message_model: group.message_model,
             consume_from_where: group.consume_from_where,
             members: group.members.values().collect(),
-            subscriptions: group.union.values().map(|data| &**data).collect(),
+            subscriptions: group.union.values().map(|subscribed| &subscribed.data).collect(),
             conflicts: &group.conflicts,
         })
     }
@@ -301,10 +321,8 @@ impl Member {
         let wanted = || data.subscription_data_set.iter().take(SUBSCRIPTIONS_MAX);
         for subscription in wanted() {
             let known = self.subscriptions.get(&subscription.topic);
-            if known.is_none_or(|known| subscription.sub_version > known.sub_version) {
-                let mut own = subscription.clone();
-                // An expression of separators only stays as it came; no client sends one.
-                let _ = own.normalize();
+            if known.is_none_or(|known| subscription.sub_version > known.data.sub_version) {
+                let own = Subscribed::new(subscription.clone());
                 self.subscriptions.insert(subscription.topic.clone(), Arc::new(own));
                 changed = true;
             }
@@ -315,7 +333,7 @@ impl Member {
             changed = true;
         }
         if changed {
-            self.signature = signature(self.subscriptions.values().map(|data| &**data));
+            self.signature = signature(self.subscriptions.values().map(|subscribed| &subscribed.data));
         }
         changed
     }
@@ -324,10 +342,10 @@ impl Member {
 impl Group {
     /// Brings the union and the conflicts up to date. True if the set of topics changed.
     fn recompute(&mut self, name: &Arc<str>, out: &mut Vec<Effect>) -> bool {
-        let mut union: BTreeMap<String, Arc<SubscriptionData>> = BTreeMap::new();
-        for (topic, data) in self.members.values().flat_map(|member| &member.subscriptions) {
-            if union.get(topic).is_none_or(|other| data.sub_version > other.sub_version) {
-                union.insert(topic.clone(), data.clone());
+        let mut union: BTreeMap<String, Arc<Subscribed>> = BTreeMap::new();
+        for (topic, subscribed) in self.members.values().flat_map(|member| &member.subscriptions) {
+            if union.get(topic).is_none_or(|other| subscribed.data.sub_version > other.data.sub_version) {
+                union.insert(topic.clone(), Arc::clone(subscribed));
             }
         }
         let topics_changed = !union.keys().eq(self.union.keys());

@@ -19,7 +19,7 @@ use super::{ConnectionId, Effect, Report};
 
 pub use compensation::PullSubscriptions;
 pub use conflict::Conflict;
-pub use consumers::{ConsumerGroups, GroupInfo, Member, Registration, Subscription};
+pub use consumers::{ConsumerGroups, GroupInfo, Member, Registration, Subscribed, Subscription};
 pub use heartbeat::{on_heartbeat, HeartbeatReply, HeartbeatTables, UNIT_SUBSCRIPTION};
 pub use notices::{Notices, TELL_EVERY_MS};
 pub use producers::{Producer, ProducerGroups};

@@ -81,7 +81,7 @@ impl Broker {
 
     fn expression(&self, id: u64, topic: &str) -> Option<String> {
         match self.clients.consumers.subscription("g", ConnectionId(id), topic) {
-            Subscription::Found { data, .. } => Some(data.sub_string.clone()),
+            Subscription::Found { subscribed, .. } => Some(subscribed.data.sub_string.clone()),
             _ => None,
         }
     }

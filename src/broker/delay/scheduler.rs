@@ -77,6 +77,8 @@ pub struct DelayScheduler {
     pub(super) version: DataVersion,
     pub(super) version_step: u64,
     pub(super) updates: u64,
+    /// Updates in all; those above are since the last step of the version.
+    pub(super) moves: u64,
     pub(super) dirty: bool,
 }
 
@@ -123,6 +125,7 @@ impl DelayScheduler {
             version,
             version_step: version_step.max(1),
             updates: 0,
+            moves: 0,
             dirty: false,
         };
         for level in 1..=table.max() {
@@ -184,6 +187,7 @@ impl DelayScheduler {
         level.skip_hole(number, entries, out);
         if level.progress != before {
             self.updates += 1;
+            self.moves += 1;
             self.dirty = true;
         }
         // A full batch has more behind it.
@@ -213,6 +217,7 @@ impl DelayScheduler {
         level.done.insert(offset);
         level.advance();
         self.updates += 1;
+        self.moves += 1;
         self.dirty = true;
     }
 

@@ -28,6 +28,33 @@ impl DelayScheduler {
         Wrapper { data_version: Some(self.version), offset_table }
     }
 
+    /// Takes over the progress of a slave's master: forwards only, for what was delivered once stays delivered. `true` if
+    /// a level moved.
+    pub fn follow(&mut self, master: Wrapper) -> bool {
+        let (version, progress) = saved_progress(master);
+        let before = self.changes();
+        for (number, offset) in progress {
+            let level = usize::try_from(number - 1).ok().and_then(|index| self.levels.get_mut(index));
+            let own = match level {
+                Some(level) => {
+                    level.ever_used = true;
+                    &mut level.progress
+                }
+                None => self.unknown.entry(number).or_default(),
+            };
+            self.moves += u64::from(offset > *own);
+            *own = offset.max(*own);
+        }
+        self.version = version;
+        self.dirty |= self.changes() != before;
+        self.changes() != before
+    }
+
+    /// How often the progress of a level moved so far.
+    pub fn changes(&self) -> u64 {
+        self.moves
+    }
+
     /// Whether the progress changed since [`DelayScheduler::take_dirty`].
     pub fn is_dirty(&self) -> bool {
         self.dirty
@@ -45,6 +72,17 @@ mod tests {
     use crate::broker::delay::QueueRange;
     use crate::proto::body::config_files::ConfigFile;
     use crate::proto::message::DelayLevels;
+
+    #[test]
+    fn a_slave_takes_over_its_masters_progress_and_never_goes_back() {
+        let levels = DelayLevels::parse("1s 2s").unwrap();
+        let mut slave =
+            DelayScheduler::new(&levels, 200, saved_progress(Wrapper::default()), |_| None, &mut Vec::new());
+        let told = |offset| Wrapper { data_version: None, offset_table: BTreeMap::from([(1, offset), (9, 3)]) };
+        assert!(slave.follow(told(7)) && slave.take_dirty());
+        assert!(!slave.follow(told(5)) && !slave.take_dirty());
+        assert_eq!(slave.snapshot(Millis(1)).offset_table, told(7).offset_table);
+    }
 
     /// DLY-11: what one process saved is where the next one goes on, also for levels it does not have.
     #[test]

@@ -3,6 +3,7 @@
 //! One table, changed by one call at a time, so two first commits of a new group cannot replace each other (OFF-5).
 //! Written to `consumerOffset.json` every few seconds when dirty; what a crash loses of it is consumed again.
 
+mod follow;
 mod position;
 mod reset;
 mod snapshot;
@@ -15,9 +16,11 @@ use std::sync::Arc;
 use crate::env::{Canaries, Canary, Millis};
 use crate::proto::body::DataVersion;
 
+use super::role::Role;
 use super::topics::TopicView;
 use super::{BrokerError, Effect, QueueKey, Report};
 
+use follow::Following;
 use position::Position;
 pub use position::{Commit, Who, RESET_GUARD_MS};
 pub use reset::{reset_target, ResetRequest};
@@ -35,6 +38,9 @@ pub struct OffsetTable {
     canaries: Canaries,
     version_step: u64,
     version: DataVersion,
+    changes: u64,
+    role: Role,
+    following: Following,
 }
 
 type Topics = BTreeMap<Arc<str>, BTreeMap<i32, Position>>;
@@ -84,12 +90,25 @@ impl OffsetTable {
             canaries: Canaries::default(),
             version_step: version_step.max(1),
             version: DataVersion::default(),
+            changes: 0,
+            role: Role::master(),
+            following: Following::default(),
         }
     }
 
     /// The same table with planted bugs.
     pub fn with_canaries(self, canaries: Canaries) -> OffsetTable {
         OffsetTable { canaries, ..self }
+    }
+
+    /// The same table of a broker with a role.
+    pub fn with_role(self, role: Role) -> OffsetTable {
+        OffsetTable { role, ..self }
+    }
+
+    /// How often an offset was moved so far.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// UPDATE_CONSUMER_OFFSET, checked by [`check_commit`]; −1 reads back as "none".
@@ -103,8 +122,10 @@ impl OffsetTable {
         out: &mut Vec<Effect>,
     ) -> Commit {
         let by = if self.canaries.has(Canary::LateCommitCounts) { Who::Other } else { by };
+        let keep = self.keeps_until(now);
         let Some(position) = self.position(group, queue, out) else { return Commit::Stored };
         let commit = position.commit(offset, by, holder, now);
+        position.keep(commit, keep);
         self.committed(commit, out, || late(group, queue, by, offset));
         commit
     }
@@ -113,12 +134,14 @@ impl OffsetTable {
     /// pull brought is committed and the puller is the queue's owner from now on.
     pub fn pull(&mut self, step: PullStep<'_>, now: Millis, out: &mut Vec<Effect>) -> Option<i64> {
         let PullStep { group, topic, queue_id, .. } = step;
+        let keep = self.keeps_until(now);
         let position = self.position(group, (topic, queue_id), out)?;
         if let Some(target) = position.pull(step.from, step.by, now) {
             return Some(target);
         }
         let offset = step.commit?;
         let commit = position.commit(offset, step.by, step.holder, now);
+        position.keep(commit, keep);
         self.committed(commit, out, || late(group, (topic, queue_id), step.by, offset));
         None
     }
@@ -275,6 +298,7 @@ impl OffsetTable {
 
     fn updated(&mut self) {
         self.dirty = true;
+        self.changes += 1;
         self.updates += 1;
     }
 

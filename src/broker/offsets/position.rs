@@ -64,6 +64,8 @@ pub(super) struct Position {
     last_puller: Option<Arc<str>>,
     /// A reset that is not over; boxed, because it is rare.
     reset: Option<Box<Reset>>,
+    /// On a slave: until then a lower offset of the master's does not count.
+    kept_until: Option<Millis>,
 }
 
 #[derive(Debug)]
@@ -143,7 +145,33 @@ impl Position {
 
     pub(super) fn reset(&mut self, target: i64) {
         let reset = Some(Box::new(Reset { target, phase: Phase::Waiting }));
-        *self = Position { committed: Some(target), pulled: Some(target), last_puller: None, reset };
+        *self = Position { committed: Some(target), pulled: Some(target), reset, ..Position::default() };
+    }
+
+    /// Takes over what a slave's master says. A lower offset does not count while this one is kept.
+    pub(super) fn follow(&mut self, offset: i64, now: Millis) -> bool {
+        if self.is_kept(now) && self.committed().is_some_and(|own| own > offset) {
+            return false;
+        }
+        self.kept_until = None;
+        self.committed.replace(offset) != Some(offset)
+    }
+
+    /// Keeps a commit that counts, on a slave, against lower offsets of the master's.
+    pub(super) fn keep(&mut self, commit: Commit, until: Option<Millis>) {
+        if commit == Commit::Stored && until.is_some() {
+            self.kept_until = until;
+        }
+    }
+
+    /// Nothing is kept any longer than this.
+    pub(super) fn keep_at_most(&mut self, until: Millis) {
+        self.kept_until = self.kept_until.map(|kept| kept.min(until));
+    }
+
+    /// Whether a lower offset of the master's does not count now.
+    pub(super) fn is_kept(&self, now: Millis) -> bool {
+        self.kept_until.is_some_and(|until| now < until)
     }
 
     fn end_guard(&mut self, now: Millis) {

@@ -1,16 +1,25 @@
 //! What may be pulled, and what a read becomes as an answer.
 
-mod verdict;
+mod chosen;
+mod expressions;
+mod slave;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
-use crate::proto::filter::{ExpressionType, TagFilter};
+use std::sync::Arc;
+
+use crate::proto::filter::{ExpressionType, Filter, FilterError};
 
 use super::clients::{ConsumerGroups, Subscription};
 use super::groups::GroupView;
+use super::role::Role;
 use super::topics::TopicView;
 use super::{BrokerError, ConnectionId};
 
+pub use chosen::Chosen;
+pub use expressions::Expressions;
+pub use slave::{hold_ms, verdict_by_role};
 pub use verdict::{report_moved, suggested_broker_id, verdict, Answer, Read, ReadStatus, Verdict};
 
 /// The bits of a pull's sysFlag.
@@ -36,10 +45,14 @@ pub struct PullRules {
     pub readable: bool,
     /// LITE_PULL_MESSAGE is served.
     pub lite_pull: bool,
-    /// A slave that serves pulls.
+    /// SQL92 expressions are evaluated.
+    pub property_filter: bool,
+    /// A slave serves pulls while there is a master; without one it always does.
     pub slave_read: bool,
-    /// The broker is a slave.
-    pub slave: bool,
+    /// A slave corrects offsets that it does not have, like a master.
+    pub offset_check_in_slave: bool,
+    /// Master or slave.
+    pub role: Role,
 }
 
 /// A pull request.
@@ -87,8 +100,9 @@ pub fn check(
     group: Option<&GroupView>,
     topic: Option<&TopicView>,
     registered: &ConsumerGroups,
-) -> Result<TagFilter, BrokerError> {
-    if rules.slave && !rules.slave_read {
+    expressions: &mut Expressions,
+) -> Result<Arc<Filter>, BrokerError> {
+    if rules.role.is_slave() && !rules.slave_read && rules.role.master_is_registered() {
         return Err(BrokerError::Rejected);
     }
     if !rules.readable {
@@ -115,32 +129,38 @@ pub fn check(
     }
     if request.sys_flag & flag::SUBSCRIPTION != 0 {
         let kind = ExpressionType::of_name(request.expression_type);
-        return filter_of(&kind, request.subscription.unwrap_or_default());
+        check_language(rules, &kind)?;
+        return expressions.filter(kind, request.subscription.unwrap_or_default());
     }
-    registered_filter(request, group, registered)
+    registered_filter(rules, request, group, registered)
 }
 
-/// The filter of an expression that a request brings along: of a pull, or of CHECK_CLIENT_CONFIG, which asks whether a
-/// consumer may start with it.
-pub fn filter_of(kind: &ExpressionType, expression: &str) -> Result<TagFilter, BrokerError> {
+/// Whether expressions of this type are evaluated here.
+fn check_language(rules: &PullRules, kind: &ExpressionType) -> Result<(), BrokerError> {
     match kind {
-        ExpressionType::Tag => TagFilter::parse(expression).map_err(|_| BrokerError::SubscriptionParse),
-        ExpressionType::Sql92 => Err(BrokerError::Sql92Disabled),
-        ExpressionType::Other(_) => Err(BrokerError::SubscriptionParse),
+        ExpressionType::Sql92 if !rules.property_filter => Err(BrokerError::Sql92Disabled),
+        _ => Ok(()),
     }
+}
+
+/// CHECK_CLIENT_CONFIG: whether a consumer may start with an expression.
+pub fn check_expression(rules: &PullRules, kind: &ExpressionType, expression: &str) -> Result<(), BrokerError> {
+    check_language(rules, kind)?;
+    Filter::compile(kind, expression).map(drop).map_err(BrokerError::Expression)
 }
 
 /// The filter of the last heartbeat.
 fn registered_filter(
+    rules: &PullRules,
     request: &PullRequest<'_>,
     group: &GroupView,
     registered: &ConsumerGroups,
-) -> Result<TagFilter, BrokerError> {
+) -> Result<Arc<Filter>, BrokerError> {
     let found = registered.subscription(request.group, request.connection, request.topic);
-    let (broadcasting, data) = match found {
+    let (broadcasting, subscribed) = match found {
         Subscription::GroupUnknown => return Err(BrokerError::GroupNotRegistered),
         Subscription::TopicUnknown { broadcasting } => (broadcasting, None),
-        Subscription::Found { broadcasting, data } => (broadcasting, Some(data)),
+        Subscription::Found { broadcasting, subscribed } => (broadcasting, Some(subscribed)),
     };
     let (group_name, topic) = (request.group.to_owned(), request.topic.to_owned());
     if broadcasting && !group.broadcast_enabled() {
@@ -149,14 +169,20 @@ fn registered_filter(
     if group.is_read_forbidden(request.topic) {
         return Err(BrokerError::GroupTopicForbidden { group: group_name, topic });
     }
-    let data = data.ok_or(BrokerError::SubscriptionMissing)?;
-    if data.expression_type != ExpressionType::Tag {
-        return Err(BrokerError::Sql92Disabled);
+    let subscribed = subscribed.ok_or(BrokerError::SubscriptionMissing)?;
+    check_language(rules, &subscribed.data.expression_type)?;
+    // The client subscribed to something new and its heartbeat is still on the way: the old filter would skip messages
+    // (SUB-3). A client compares tags itself, so it may have everything rather than stand still; properties it does not.
+    if subscribed.data.sub_version < request.sub_version {
+        return match subscribed.data.expression_type {
+            ExpressionType::Tag => Ok(Arc::new(Filter::ALL)),
+            _ => Err(BrokerError::SubscriptionNotLatest),
+        };
     }
-    // The client subscribed to something new and its heartbeat is still on the way: the old tags would skip messages
-    // (SUB-3), and to refuse would make it stand still. It compares tags itself, so it may have everything.
-    if data.sub_version < request.sub_version {
-        return Ok(TagFilter::All);
+    match &subscribed.filter {
+        Ok(filter) => Ok(Arc::clone(filter)),
+        // It stayed as it came; the client knows which tags it meant.
+        Err(FilterError::Tags(_)) => Ok(Arc::new(Filter::ALL)),
+        Err(error) => Err(BrokerError::Expression(error.clone())),
     }
-    Ok(data.tag_filter())
 }

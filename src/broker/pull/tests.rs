@@ -13,7 +13,15 @@ use crate::proto::remoting::Language;
 const CONNECTION: ConnectionId = ConnectionId(1);
 
 fn rules() -> PullRules {
-    PullRules { address: "10.0.0.1".to_owned(), readable: true, lite_pull: true, slave_read: false, slave: false }
+    PullRules {
+        address: "10.0.0.1".to_owned(),
+        readable: true,
+        lite_pull: true,
+        slave_read: false,
+        offset_check_in_slave: false,
+        role: Role::master(),
+        property_filter: false,
+    }
 }
 
 fn request(sys_flag: i32) -> PullRequest<'static> {
@@ -69,8 +77,18 @@ fn subscription(kind: &str, expression: &str, version: i64) -> Option<Subscripti
     SubscriptionData::new("t", ExpressionType::of_name(Some(kind)), expression, version).ok()
 }
 
+fn checked(
+    rules: &PullRules,
+    request: &PullRequest<'_>,
+    group: Option<&GroupView>,
+    topic: Option<&TopicView>,
+    registered: &ConsumerGroups,
+) -> Result<Arc<Filter>, BrokerError> {
+    check(rules, request, group, topic, registered, &mut Expressions::default())
+}
+
 /// Code and forbiddenType of the refusal.
-fn refusal(result: Result<TagFilter, BrokerError>) -> (i32, Option<i32>) {
+fn refusal(result: Result<Arc<Filter>, BrokerError>) -> (i32, Option<i32>) {
     let error = result.unwrap_err();
     (error.code(), error.forbidden_type())
 }
@@ -83,20 +101,23 @@ fn what_forbids_a_pull_is_told_in_rocketmqs_order() {
     let off = group(SubscriptionGroupConfig { consume_enable: false, ..SubscriptionGroupConfig::default() });
     let lite = PullRequest { lite: true, ..request(0) };
     let closed = PullRules { readable: false, ..rules() };
-    assert_eq!(refusal(check(&closed, &request(0), None, None, &nobody)), (16, Some(1)));
+    assert_eq!(refusal(checked(&closed, &request(0), None, None, &nobody)), (16, Some(1)));
     let no_lite = PullRules { lite_pull: false, ..rules() };
-    assert_eq!(refusal(check(&no_lite, &lite, None, None, &nobody)), (16, Some(1)));
-    let slave = PullRules { slave: true, ..rules() };
-    assert_eq!(refusal(check(&slave, &request(0), view, open, &nobody)), (2, None));
-    assert_eq!(refusal(check(&rules(), &request(0), None, None, &nobody)), (26, None));
-    assert_eq!(refusal(check(&rules(), &request(0), Some(&off), None, &nobody)), (16, Some(2)));
-    assert_eq!(refusal(check(&rules(), &request(0), view, None, &nobody)), (17, None));
-    assert_eq!(refusal(check(&rules(), &request(0), view, Some(&topic(2)), &nobody)), (16, Some(3)));
+    assert_eq!(refusal(checked(&no_lite, &lite, None, None, &nobody)), (16, Some(1)));
+    let slave = PullRules { role: Role::slave(1), ..rules() };
+    slave.role.set_master_registered(true);
+    assert_eq!(refusal(checked(&slave, &request(0), view, open, &nobody)), (2, None));
+    slave.role.set_master_registered(false);
+    assert_eq!(refusal(checked(&slave, &request(0), None, None, &nobody)), (26, None), "without a master it serves");
+    assert_eq!(refusal(checked(&rules(), &request(0), None, None, &nobody)), (26, None));
+    assert_eq!(refusal(checked(&rules(), &request(0), Some(&off), None, &nobody)), (16, Some(2)));
+    assert_eq!(refusal(checked(&rules(), &request(0), view, None, &nobody)), (17, None));
+    assert_eq!(refusal(checked(&rules(), &request(0), view, Some(&topic(2)), &nobody)), (16, Some(3)));
     for queue_id in [-1, 4, i32::MAX] {
         let request = PullRequest { queue_id, ..request(0) };
-        assert_eq!(refusal(check(&rules(), &request, view, open, &nobody)), (29, None));
+        assert_eq!(refusal(checked(&rules(), &request, view, open, &nobody)), (29, None));
     }
-    assert_eq!(refusal(check(&rules(), &request(0), view, open, &nobody)), (24, None));
+    assert_eq!(refusal(checked(&rules(), &request(0), view, open, &nobody)), (24, None));
 }
 
 #[test]
@@ -105,11 +126,11 @@ fn a_pull_may_bring_its_own_filter() {
     let (known, open) = (group(SubscriptionGroupConfig::default()), topic(6));
     let pull = |expression, kind| {
         let request = PullRequest { subscription: expression, expression_type: kind, ..request(flag::SUBSCRIPTION) };
-        check(&rules(), &request, Some(&known), Some(&open), &nobody)
+        checked(&rules(), &request, Some(&known), Some(&open), &nobody)
     };
-    assert_eq!(pull(Some("*"), None), Ok(TagFilter::All));
-    assert_eq!(pull(None, Some("")), Ok(TagFilter::All), "the Rust client sends none");
-    assert!(pull(Some("A || B"), Some("TAG")).unwrap().matches(tags_code("B")));
+    assert_eq!(pull(Some("*"), None), Ok(Arc::new(Filter::ALL)));
+    assert_eq!(pull(None, Some("")), Ok(Arc::new(Filter::ALL)), "the Rust client sends none");
+    assert!(pull(Some("A || B"), Some("TAG")).unwrap().matches_code(tags_code("B")));
     assert_eq!(refusal(pull(Some("||"), Some("TAG"))), (23, None));
     assert_eq!(refusal(pull(Some("a > 1"), Some("SQL92"))), (1, None));
     assert_eq!(refusal(pull(Some("x"), Some("XPATH"))), (23, None), "RocketMQ would return everything");
@@ -120,10 +141,10 @@ fn otherwise_the_heartbeats_subscription_counts() {
     let (known, open) = (group(SubscriptionGroupConfig::default()), topic(6));
     let pull = |clients: &Clients, known: &GroupView, version| {
         let request = PullRequest { sub_version: version, ..request(0) };
-        check(&rules(), &request, Some(known), Some(&open), &clients.consumers)
+        checked(&rules(), &request, Some(known), Some(&open), &clients.consumers)
     };
     let member = clients(subscription("TAG", "A", 5), MessageModel::Clustering);
-    assert!(!pull(&member, &known, 5).unwrap().matches(tags_code("B")));
+    assert!(!pull(&member, &known, 5).unwrap().matches_code(tags_code("B")));
     assert_eq!(refusal(pull(&clients(None, MessageModel::Clustering), &known, 5)), (24, None));
     let sql = clients(subscription("SQL92", "a > 1", 5), MessageModel::Clustering);
     assert_eq!(refusal(pull(&sql, &known, 5)), (1, None));
@@ -134,21 +155,62 @@ fn otherwise_the_heartbeats_subscription_counts() {
     assert_eq!(refusal(pull(&broadcast, &alone, 5)), (16, Some(4)));
 }
 
+#[test]
+fn sql_is_evaluated_where_the_broker_is_told_to() {
+    let rules = PullRules { property_filter: true, ..rules() };
+    let (known, open) = (group(SubscriptionGroupConfig::default()), topic(6));
+    let nobody = Clients::new(10, 1000).consumers;
+    let brought = |expression| PullRequest {
+        subscription: Some(expression),
+        expression_type: Some("SQL92"),
+        ..request(flag::SUBSCRIPTION)
+    };
+    assert!(matches!(
+        &*checked(&rules, &brought("a > 1"), Some(&known), Some(&open), &nobody).unwrap(),
+        Filter::Sql(_)
+    ));
+    let broken = checked(&rules, &brought("a > "), Some(&known), Some(&open), &nobody).unwrap_err();
+    assert_eq!((broken.code(), broken.to_string().contains("character 5")), (23, true), "{broken}");
+
+    let pull = |expression, version| {
+        let member = clients(subscription("SQL92", expression, 5), MessageModel::Clustering);
+        let request = PullRequest { sub_version: version, ..request(0) };
+        checked(&rules, &request, Some(&known), Some(&open), &member.consumers)
+    };
+    assert!(matches!(&*pull("a > 1", 5).unwrap(), Filter::Sql(_)));
+    assert_eq!(refusal(pull("a >", 5)), (23, None), "rather than all or nothing");
+    assert_eq!(
+        refusal(pull("a > 1", 6)),
+        (25, None),
+        "clients do not look at properties, so the old filter would lose"
+    );
+}
+
+#[test]
+fn a_consumer_is_told_at_its_start_whether_its_expression_works() {
+    let sql = |rules: &PullRules, expression| check_expression(rules, &ExpressionType::Sql92, expression);
+    assert_eq!(sql(&rules(), "a > 1").unwrap_err().code(), 1);
+    let on = PullRules { property_filter: true, ..rules() };
+    assert!(sql(&on, "a > 1").is_ok());
+    assert_eq!(sql(&on, "a > ").unwrap_err().code(), 23);
+    assert_eq!(check_expression(&on, &ExpressionType::Other("XPATH".into()), "a").unwrap_err().code(), 23);
+}
+
 /// SUB-3: a consumer added tags, and until the broker heard of it messages were skipped.
 #[test]
 fn sub_3_a_newer_subscription_than_the_heartbeats_gets_everything() {
     let (known, open) = (group(SubscriptionGroupConfig::default()), topic(6));
     let member = clients(subscription("TAG", "A", 5), MessageModel::Clustering);
     let newer = PullRequest { sub_version: 6, ..request(0) };
-    let filter = check(&rules(), &newer, Some(&known), Some(&open), &member.consumers).unwrap();
-    assert!(filter.matches(tags_code("B")));
+    let filter = checked(&rules(), &newer, Some(&known), Some(&open), &member.consumers).unwrap();
+    assert!(filter.matches_code(tags_code("B")));
 }
 
 /// SUB-2: tags with one hash: nothing was left after the client's filter, and the offset did not move.
 #[test]
 fn sub_2_messages_that_only_share_a_hash_move_the_offset() {
-    let filter = filter_of(&ExpressionType::Tag, "Aa").unwrap();
-    assert!(filter.matches(tags_code("BB")), "the client is to drop it");
+    let filter = Filter::compile(&ExpressionType::Tag, "Aa").unwrap();
+    assert!(filter.matches_code(tags_code("BB")), "the client is to drop it");
     assert_eq!(answer(&read(ReadStatus::Found, 50)), (0, 53), "and goes on behind it");
 }
 

@@ -1,6 +1,7 @@
 //! What a read becomes as an answer.
 
 use crate::broker::groups::GroupView;
+use crate::broker::role::MASTER_ID;
 use crate::broker::{Effect, QueueKey, Report};
 use crate::proto::remoting::codes::response as code;
 
@@ -124,11 +125,13 @@ pub fn report_moved(read: &Read, answer: &Answer, group: &str, queue: impl FnOnc
     })
 }
 
-/// The broker id a client should pull from next: a slave's, if this one's messages are far behind and slaves serve
-/// pulls; else the group's.
+/// The broker id a client should pull from next: the master's, unless slaves serve pulls; then a slave's while the
+/// group is far behind, else the group's own. A slave sends those that are not far behind back to a living master.
 pub fn suggested_broker_id(rules: &PullRules, group: &GroupView, read: &Read) -> i64 {
-    match read.far_behind && rules.slave_read && !rules.slave {
-        true => group.which_broker_when_slow(),
-        false => group.broker_id(),
+    let to_master = rules.role.is_slave() && rules.role.master_is_registered() && !read.far_behind;
+    match (rules.slave_read && !to_master, read.far_behind) {
+        (false, _) => MASTER_ID as i64,
+        (true, true) => group.which_broker_when_slow(),
+        (true, false) => group.broker_id(),
     }
 }

@@ -16,6 +16,7 @@ use crate::proto::message::{names, properties, sys_flag, system, DelayLevels};
 use crate::proto::remoting::version;
 
 use super::groups::GroupView;
+use super::role::Role;
 use super::timer::{DueSecond, TimerRules};
 use super::topics::TopicView;
 use super::BrokerError;
@@ -41,8 +42,8 @@ pub struct SendRules {
     pub body_bytes_max: u32,
     /// The broker as a whole may be written.
     pub writable: bool,
-    /// The broker is a slave.
-    pub slave: bool,
+    /// Only a master takes messages.
+    pub role: Role,
     /// No sends before this time.
     pub accept_from: Millis,
     /// The delay levels.
@@ -86,7 +87,7 @@ pub struct RetryFacts<'a> {
 impl SendRules {
     /// The checks that come before the topic is looked up.
     pub fn precheck(&self, request: &SendRequest<'_>, wall: impl FnOnce() -> Millis) -> Result<(), BrokerError> {
-        if self.slave {
+        if self.role.is_slave() {
             return Err(BrokerError::Rejected);
         }
         if self.accept_from > Millis(0) && wall() < self.accept_from {

@@ -15,7 +15,7 @@ fn rules() -> SendRules {
         address: "10.0.0.1".to_owned(),
         body_bytes_max: 1000,
         writable: true,
-        slave: false,
+        role: Role::master(),
         accept_from: Millis(0),
         levels: DelayLevels::default(),
         timer: TimerRules { enabled: true, delay_ms_max: 259_200_000 },
@@ -68,7 +68,7 @@ fn names_and_forbidden_topics_are_checked_before_anything_else() {
     for illegal in ["", "a b", "ä", &"t".repeat(128)] {
         assert_eq!(code(illegal), Err(29), "{illegal}");
     }
-    let slave = SendRules { slave: true, ..rules() };
+    let slave = SendRules { role: Role::slave(1), ..rules() };
     assert_eq!(slave.precheck(&request("t", ""), || WALL), Err(BrokerError::Rejected));
     let later = SendRules { accept_from: WALL.plus(1), ..rules() };
     assert_eq!(later.precheck(&request("t", ""), || WALL).unwrap_err().code(), 1);

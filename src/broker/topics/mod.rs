@@ -3,6 +3,7 @@
 //! Table and data version change together in one call, and a snapshot is taken in one call, so no registration carries
 //! a new version with an old table or the reverse (NSR-2).
 
+mod follow;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -17,6 +18,8 @@ use crate::proto::message::system::{self, BootOptions};
 
 use super::attributes::{alter, TOPIC_ATTRIBUTES};
 use super::directory::Directory;
+use super::metadata_sync::Table;
+use super::role::Role;
 use super::{BrokerError, Effect};
 
 pub use view::TopicView;
@@ -64,6 +67,9 @@ pub struct TopicTable {
     own_system: BTreeSet<String>,
     directory: Arc<Directory<TopicView>>,
     changes: Changes,
+    /// On a slave: the master's topics when it was asked last.
+    followed: Option<Table<TopicView>>,
+    role: Role,
 }
 
 /// The last topics that were changed or deleted, so that a NameServer need not be told of all others each time.
@@ -106,6 +112,8 @@ impl TopicTable {
             own_system: BTreeSet::new(),
             directory: Arc::default(),
             changes: Changes::default(),
+            followed: None,
+            role: Role::master(),
         };
         for (name, config) in loaded.topic_config_table {
             if name.len() <= STORED_NAME_MAX && !name.is_empty() {
@@ -124,6 +132,11 @@ impl TopicTable {
             table.changed(wall, out);
         }
         table
+    }
+
+    /// The same table of a broker with a role.
+    pub fn with_role(self, role: Role) -> TopicTable {
+        TopicTable { role, ..self }
     }
 
     /// For sessions: each change is published there.
@@ -337,14 +350,22 @@ impl TopicTable {
 
     fn put(&mut self, config: TopicConfig) -> Arc<TopicView> {
         let view = Arc::new(TopicView::new(config));
-        self.topics.insert(view.name().clone(), view.clone());
-        self.directory.publish(view.name().clone(), view.clone());
-        self.changes.add(view.name().clone());
+        self.publish(Arc::clone(&view));
         view
     }
 
+    fn publish(&mut self, view: Arc<TopicView>) {
+        let name = Arc::clone(view.name());
+        self.directory.publish(Arc::clone(&name), Arc::clone(&view));
+        self.topics.insert(Arc::clone(&name), view);
+        self.changes.add(name);
+    }
+
     fn changed(&mut self, wall: Millis, out: &mut Vec<Effect>) {
-        self.version.next(wall);
+        // A slave's version is its master's: what it makes for itself does not count.
+        if self.role.takes_writes() {
+            self.version.next(wall);
+        }
         out.push(Effect::PersistTopics);
         out.push(Effect::Register);
     }

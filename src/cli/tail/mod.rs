@@ -21,7 +21,8 @@ use super::console::tell;
 use super::fail::Failure;
 use super::show::{count, escaped, message_columns, message_row, Cell, Listing, Screen, Template};
 use super::signals;
-use crate::client::{ConsumeFrom, Received};
+use crate::client::{ConsumeFrom, PullConsumerBuilder, Received};
+use crate::proto::filter::{Sql, SqlError};
 
 /// Messages shown of a topic if it is not said where to begin.
 const LAST: u64 = 10;
@@ -33,6 +34,7 @@ const LAST: u64 = 10;
 ///
 ///   metaq tail Orders --follow
 ///   metaq tail Orders --from begin --tag 'paid || shipped'
+///   metaq tail Orders --sql "price > 10 AND region = 'eu'"
 ///   metaq tail Orders --from 10m --format '{stored} {key} {body}'
 ///   metaq tail Orders --from begin --json | jq .body
 ///
@@ -63,6 +65,9 @@ pub struct TailArgs {
     /// Only messages with one of these tags: `a || b`
     #[arg(short = 't', long, value_name = "TAGS", default_value = "*")]
     tag: String,
+    /// Only messages whose properties fit an SQL92 expression: `price > 10 AND region IN ('eu', 'us')`
+    #[arg(long, value_name = "EXPRESSION", conflicts_with = "tag", value_parser = expression)]
+    sql: Option<String>,
     /// Only this queue: `BROKER/NUMBER` or, of all brokers, `NUMBER`
     #[arg(long, value_name = "QUEUE", conflicts_with = "group")]
     queue: Option<String>,
@@ -75,6 +80,25 @@ pub struct TailArgs {
     /// Print a line like this for each message: `{topic} {queue} {offset} {key} {body}`; `\t` and `\n` are understood
     #[arg(long, value_name = "TEMPLATE", conflicts_with = "json")]
     format: Option<String>,
+}
+
+/// Checks an expression before a broker has to; what brokers are told is its text.
+fn expression(text: &str) -> Result<String, SqlError> {
+    Sql::compile(text).map(|_| text.to_owned())
+}
+
+impl TailArgs {
+    /// Whether not all messages are wanted.
+    fn chooses(&self) -> bool {
+        self.sql.is_some() || self.tag != "*"
+    }
+
+    fn subscribe(&self, builder: PullConsumerBuilder) -> PullConsumerBuilder {
+        match &self.sql {
+            Some(expression) => builder.subscribe_sql(&self.topic, expression),
+            None => builder.subscribe(&self.topic, &self.tag),
+        }
+    }
 }
 
 /// Runs `metaq tail`.
@@ -110,7 +134,7 @@ async fn look(cluster: &Cluster, args: &TailArgs, printer: &mut Printer) -> Resu
         cluster.hint("`--from begin` shows all there are, `--follow` waits for more; send one with", &send);
         return Ok(());
     }
-    let reader = cluster.client.reader().subscribe(&args.topic, &args.tag).consume_from(ConsumeFrom::First);
+    let reader = args.subscribe(cluster.client.reader()).consume_from(ConsumeFrom::First);
     let queues = ranges.iter().map(|range| range.queue.clone()).collect();
     let mut reader = reader.assign(queues).flow_control(256, 16 << 20).start().await?;
     let mut merge = Merge::start(&mut reader, ranges).await?;
@@ -134,7 +158,8 @@ async fn look(cluster: &Cluster, args: &TailArgs, printer: &mut Printer) -> Resu
         }
     }
     if printer.printed == 0 && !args.follow {
-        tell!("none of the {} there has such a tag", count(waiting, "message"));
+        let lack = if args.sql.is_some() { "fits the expression" } else { "has such a tag" };
+        tell!("none of the {} there {lack}", count(waiting, "message"));
     }
     if args.follow {
         for message in merge.behind() {
@@ -160,7 +185,7 @@ async fn consume(cluster: &Cluster, args: &TailArgs, group: &str, printer: &mut 
         }
     };
     // One at a time: what was polled counts as consumed, so nothing may be polled that is not printed.
-    let builder = cluster.client.pull_consumer(group).subscribe(&args.topic, &args.tag).consume_from(from).poll_max(1);
+    let builder = args.subscribe(cluster.client.pull_consumer(group)).consume_from(from).poll_max(1);
     let mut consumer = builder.start().await?;
     let work = follow::consume(cluster, &mut consumer, args.follow, |message| printer.print(message));
     let outcome = until_stopped(work).await;

@@ -80,7 +80,7 @@ pub async fn ranges(cluster: &Cluster, args: &TailArgs) -> Result<Vec<Range>> {
         let from = match args.from {
             Some(place) => offset_at(cluster, &queue, place, (min, max)).await?,
             // With a filter the last ones that fit may be anywhere.
-            None if args.tag == "*" => max - i64::try_from(args.last.unwrap_or(LAST)).unwrap_or(i64::MAX),
+            None if !args.chooses() => max - i64::try_from(args.last.unwrap_or(LAST)).unwrap_or(i64::MAX),
             None => min,
         };
         let to = match args.to {

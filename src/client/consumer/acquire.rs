@@ -47,6 +47,9 @@ impl State {
                     taken += 1;
                     self.seeks.remove(&queue);
                     tracing::debug!(?queue, offset, "a queue is taken");
+                    if let Some(recorder) = self.core.recorder() {
+                        recorder.began(&self.core.group, &queue, offset);
+                    }
                     self.begin(OwnedQueue::new(queue, offset, committed, until));
                 }
                 Err(error) => tracing::debug!(?queue, %error, "where to begin in a queue is not known yet"),
@@ -189,13 +192,16 @@ fn unlocked(queues: Vec<MessageQueue>) -> Vec<(MessageQueue, Option<Duration>)> 
 /// comes in between now and the first commit would be skipped by the next start (OFF-8).
 async fn find_start(core: &Core, queue: &MessageQueue) -> Result<(i64, Option<i64>), Error> {
     let committed = core.offsets.read(&core.client, &core.group, queue).await?;
+    if let Some(recorder) = core.recorder() {
+        recorder.told_offset(&core.group, queue, committed);
+    }
     let offset = match start(core.settings.consume_from, committed, is_retry_topic(&queue.topic)) {
         Start::At(offset) => return Ok((offset, committed)),
         Start::End => core.client.max_offset(queue).await?,
         Start::Search(time) => core.client.search_offset(queue, time).await?,
     };
     if core.commits() {
-        core.offsets.write(&core.client, &core.group, queue, offset).await?;
+        core.write_offset(queue, offset).await?;
         return Ok((offset, Some(offset)));
     }
     Ok((offset, None))

@@ -67,6 +67,10 @@ async fn settle(core: &Core, owned: &OwnedQueue, batch: Vec<Arc<Received>>, verd
         Verdict::Suspend(_) => Some(0),
         Verdict::DeadLetter => Some(hand_back::TO_DEAD_LETTERS),
     };
+    if let (Some(recorder), Verdict::Done) = (core.recorder(), verdict) {
+        // Before anything can be committed.
+        recorder.consumed(&core.group, &batch);
+    }
     let mut failed = Vec::new();
     for message in batch {
         let Some(level) = level else {

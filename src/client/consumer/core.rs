@@ -15,7 +15,9 @@ use super::listener::Listener;
 use super::offsets::Offsets;
 use super::owned::OwnedQueue;
 use super::rebalance::RebalanceMessage;
+use crate::audit;
 use crate::client::instance::Shared;
+use crate::client::recorder::Recorder;
 use crate::client::rules::allocation::Allocation;
 use crate::client::rules::process_queue::Limits;
 use crate::client::rules::start::ConsumeFrom;
@@ -138,6 +140,25 @@ impl Core {
         self.settings.max_reconsume_times.unwrap_or(default)
     }
 
+    /// Told of what this consumer does and sees, if somebody wants to know and it shares its messages with a group: what one
+    /// member of many gets says nothing about the others.
+    pub fn recorder(&self) -> Option<&Recorder> {
+        self.client.recorder.get().filter(|_| matches!(self.offsets, Offsets::Brokers))
+    }
+
+    /// Tells the recorder how it consumes; `moved` says that it was told to go on elsewhere.
+    pub fn record_setup(&self, filtered: bool, moved: bool) {
+        if let Some(recorder) = self.recorder() {
+            recorder.consumer(audit::file::Consumer {
+                group: self.group.as_str().into(),
+                in_order: !matches!(self.handler, Handler::Concurrent(_)),
+                filtered,
+                moved,
+                from_first: matches!(self.settings.consume_from, ConsumeFrom::First),
+            });
+        }
+    }
+
     pub fn is_stopping(&self) -> bool {
         self.life.is_stopping()
     }
@@ -182,8 +203,20 @@ impl Core {
         if *committed == Some(offset) {
             return Ok(());
         }
-        self.offsets.write(&self.client, &self.group, &owned.queue, offset).await?;
+        self.write_offset(&owned.queue, offset).await?;
         *committed = Some(offset);
+        Ok(())
+    }
+
+    /// Keeps an offset of the group.
+    pub async fn write_offset(&self, queue: &MessageQueue, offset: i64) -> Result<(), crate::client::Error> {
+        if let Some(recorder) = self.recorder() {
+            recorder.committing(&self.group, queue, offset);
+        }
+        self.offsets.write(&self.client, &self.group, queue, offset).await?;
+        if let Some(recorder) = self.recorder() {
+            recorder.committed(&self.group, queue, offset);
+        }
         Ok(())
     }
 }

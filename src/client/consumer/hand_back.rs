@@ -25,6 +25,15 @@ const COMPRESS_ABOVE: usize = 4096;
 /// Hands a message back to the broker it came from, which keeps its bytes; if that fails, sends it to the retry topic as a
 /// message of its own. After `Ok` it is safe there (RTY-1, RTY-6).
 pub(super) async fn hand_back(core: &Core, message: &Received, level: i32) -> Result<(), Error> {
+    let Some(recorder) = core.recorder() else { return give_back(core, message, level).await };
+    recorder.handing_back(&core.group, message);
+    give_back(core, message, level).await?;
+    let hopeless = level < 0 || message.reconsume_times >= core.max_reconsume_times();
+    recorder.handed_back(&core.group, message, hopeless);
+    Ok(())
+}
+
+async fn give_back(core: &Core, message: &Received, level: i32) -> Result<(), Error> {
     let header = ConsumerSendMsgBack {
         offset: message.physical_offset,
         group: core.group.as_str().into(),

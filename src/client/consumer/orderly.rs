@@ -105,6 +105,10 @@ async fn settle(core: &Core, owned: &OwnedQueue, batch: &[Arc<Received>], verdic
     let failed_too_often = |message: &Arc<Received>| message.reconsume_times >= core.max_reconsume_times();
     let pause = match verdict {
         Verdict::Done => {
+            if let Some(recorder) = core.recorder() {
+                // Before anything can be committed.
+                recorder.consumed(&core.group, batch);
+            }
             owned.taken_done();
             return Turn::Next;
         }
@@ -131,7 +135,15 @@ async fn settle(core: &Core, owned: &OwnedQueue, batch: &[Arc<Received>], verdic
 
 async fn to_dead_letters(core: &Core, batch: &[Arc<Received>]) -> Result<(), crate::client::Error> {
     for message in batch {
+        if let Some(recorder) = core.recorder() {
+            recorder.handing_back(&core.group, message);
+        }
         send_to_retry(core, message, true, None).await?;
+        if let Some(recorder) = core.recorder() {
+            recorder.handed_back(&core.group, message, true);
+            // The group goes on behind it.
+            recorder.consumed(&core.group, [message]);
+        }
     }
     Ok(())
 }

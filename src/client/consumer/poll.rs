@@ -297,6 +297,9 @@ impl PullConsumer {
         let Some(owned) = has_some else { return Vec::new() };
         self.last = Some(owned.queue.clone());
         let taken = owned.process().take(self.poll_max);
+        if let Some(recorder) = self.core.recorder() {
+            recorder.consumed(&self.core.group, &taken);
+        }
         taken
     }
 }

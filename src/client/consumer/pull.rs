@@ -122,6 +122,11 @@ async fn pull(
     let fields = answer.ext_fields().map_err(|error| malformed(error.to_string()))?;
     let fields = PullResponse::decode(&fields).map_err(|error| malformed(error.to_string()))?;
     let (next, broker_id) = (fields.next_begin_offset, fields.suggest_which_broker_id);
+    let known = || core.client.routes().reader(&queue.broker_name, broker_id).is_some_and(|(id, _)| id == broker_id);
+    if answer.code == response::PULL_RETRY_IMMEDIATELY && !known() {
+        // A slave that knows of a master again sends this client there.
+        look_for_broker(core, owned);
+    }
     match answer.code {
         response::PULL_OFFSET_MOVED => Ok(Pulled::Moved { next }),
         response::SUCCESS => {
@@ -178,13 +183,16 @@ fn after_error(core: &Arc<Core>, owned: &OwnedQueue, error: &Error) -> Duration 
             let client = Arc::clone(&core.client);
             ractor::concurrency::spawn(async move { client.heartbeat_all().await });
         }
-        None => {
-            let (client, topic) = (Arc::clone(&core.client), owned.queue.topic.clone());
-            ractor::concurrency::spawn(async move {
-                let _ = client.fresh_route(&topic).await;
-            });
-        }
+        None => look_for_broker(core, owned),
         Some(_) => {}
     }
     AFTER_ERROR
+}
+
+/// Has the topic's route fetched anew: what it says of a broker is not so.
+fn look_for_broker(core: &Core, owned: &OwnedQueue) {
+    let (client, topic) = (Arc::clone(&core.client), owned.queue.topic.clone());
+    ractor::concurrency::spawn(async move {
+        let _ = client.fresh_route(&topic).await;
+    });
 }

@@ -92,6 +92,7 @@ impl Actor for RebalanceActor {
                 state.rebalance().await;
             }
             RebalanceMessage::Reset { offsets } => {
+                state.core.record_setup(true, true);
                 let owned = state.core.owned().clone();
                 let moved = offsets.into_iter().filter_map(|(queue, to)| Some((owned.get(&queue)?.clone(), Some(to))));
                 state.release(moved.collect()).await;
@@ -102,6 +103,7 @@ impl Actor for RebalanceActor {
                 state.core.rebalance_after(AGAIN_AFTER);
             }
             RebalanceMessage::Seek { queue, offset, done } => {
+                state.core.record_setup(true, true);
                 let owned = state.core.owned().get(&queue).cloned();
                 state.seeks.insert(queue, offset);
                 state.release(owned.map(|owned| (owned, Some(offset))).into_iter().collect()).await;

@@ -75,6 +75,7 @@ impl Setup {
             (Some(group), true) => Offsets::Local(LocalOffsets::open(&shared.env, &self.local_offsets, group)?),
         };
         let topics: Vec<String> = subscriptions.keys().cloned().collect();
+        let filtered = self.assigned.is_some() || subscriptions.values().any(|one| one.sub_string != "*");
         let mut settings = self.settings;
         if matches!(handler, Handler::Orderly(_)) {
             settings.limits.span = None;
@@ -96,6 +97,7 @@ impl Setup {
             started_at: shared.env.clock.now(),
             settings,
         });
+        core.record_setup(filtered, false);
         if member {
             shared.join_consumers(&core.group, Arc::new(Member(Arc::downgrade(&core))))?;
         }
@@ -182,6 +184,7 @@ impl Core {
                 None => drop(subscriptions.remove(topic)),
             }
         }
+        self.record_setup(true, false);
         self.client.heartbeat_all().await;
         self.owned().values().filter(|owned| owned.queue.topic == topic).for_each(|owned| owned.room.notify_one());
         self.rebalance();

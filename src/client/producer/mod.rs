@@ -7,6 +7,7 @@ mod packet;
 mod result;
 
 use std::collections::BTreeMap;
+use std::slice::from_mut;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Semaphore;
@@ -16,6 +17,7 @@ use self::options::Settings;
 use self::packet::Packet;
 use super::error::Error;
 use super::instance::Shared;
+use super::recorder::Sending;
 use super::rules::choice::{by_key, RoundRobin};
 use super::rules::latency::LatencyTable;
 use super::{Message, MessageQueue};
@@ -136,15 +138,17 @@ impl Producer {
     /// As [`Producer::send`]; [`Error::Invalid`] for messages that cannot share a batch: delayed ones, of different
     /// topics, or together longer than a message may be.
     pub async fn send_batch(&self, messages: Vec<Message>) -> Result<Vec<Sent>, SendError> {
-        self.inner.send_batch(&messages).await
+        self.inner.send_batch(messages).await
     }
 
     /// Sends a message and waits for nothing: it may be lost without a word.
     ///
     /// # Errors
     /// What went wrong before the message was handed to a connection.
-    pub async fn send_oneway(&self, message: Message) -> Result<(), SendError> {
+    pub async fn send_oneway(&self, mut message: Message) -> Result<(), SendError> {
         message.check(self.inner.settings.body_max)?;
+        // Nobody will say what came of it.
+        drop(self.inner.recorded(from_mut(&mut message)));
         let packet = Packet::of_message(message, &self.inner.client, &self.inner.settings);
         self.inner.throw(&packet).await
     }
@@ -169,16 +173,36 @@ impl Producer {
 }
 
 impl Inner {
-    async fn send_one(&self, message: Message, target: Target) -> Result<Sent, SendError> {
+    async fn send_one(&self, mut message: Message, target: Target) -> Result<Sent, SendError> {
         message.check(self.settings.body_max)?;
+        let recorded = self.recorded(from_mut(&mut message));
         let packet = Packet::of_message(message, &self.client, &self.settings);
-        let mut sent = self.deliver(packet, target).await?;
+        let mut sent = self.deliver_recorded(packet, target, recorded).await?;
         sent.pop().ok_or_else(|| Error::Malformed { address: "the broker".into(), what: "no result".into() }.into())
     }
 
-    async fn send_batch(&self, messages: &[Message]) -> Result<Vec<Sent>, SendError> {
-        let packet = Packet::of_batch(messages, &self.client, &self.settings)?;
-        self.deliver(packet, Target::Any).await
+    async fn send_batch(&self, mut messages: Vec<Message>) -> Result<Vec<Sent>, SendError> {
+        let recorded = self.recorded(&mut messages);
+        let packet = Packet::of_batch(&messages, &self.client, &self.settings)?;
+        self.deliver_recorded(packet, Target::Any, recorded).await
+    }
+
+    /// Tells the recorder, if there is one, of messages that are about to be sent.
+    fn recorded(&self, messages: &mut [Message]) -> Option<Sending> {
+        self.client.recorder.get().map(|recorder| recorder.sending(messages))
+    }
+
+    async fn deliver_recorded(
+        &self,
+        packet: Packet,
+        target: Target,
+        recorded: Option<Sending>,
+    ) -> Result<Vec<Sent>, SendError> {
+        let result = self.deliver(packet, target).await;
+        if let Some(recorded) = recorded {
+            recorded.ended(&result);
+        }
+        result
     }
 }
 

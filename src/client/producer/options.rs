@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::gather::Gathering;
 use super::{Choices, Inner, Producer};
+use crate::audit::{self, file::Entry};
 use crate::client::{Client, Error};
 use crate::proto::message::names::validate_group;
 
@@ -116,6 +117,10 @@ impl ProducerBuilder {
         validate_group(&self.group).map_err(|error| Error::Invalid(error.to_string()))?;
         let client = Arc::clone(&self.client.shared);
         client.join_producers(&self.group)?;
+        if let Some(recorder) = client.recorder.get() {
+            let timeout_us = self.settings.timeout.as_micros() as u64;
+            recorder.tell(Entry::Producer(audit::file::Producer { retries: self.settings.retries, timeout_us }));
+        }
         let gathering = Gathering::new(self.settings.auto_batch.unwrap_or_default().bytes.min(self.settings.body_max));
         Ok(Producer {
             inner: Arc::new(Inner {

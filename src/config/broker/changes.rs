@@ -4,7 +4,9 @@ use super::{BrokerConfig, SetError};
 use crate::config::{keys, properties};
 
 /// Keys that take effect at once when a request changes them; the others do at the next start.
-const RUNTIME_KEYS: [&str; 30] = [
+const RUNTIME_KEYS: &[&str] = &[
+    "slaveReadEnable",
+    "offsetCheckInSlave",
     "brokerPermission",
     "traceOn",
     "autoCreateTopicEnable",
@@ -17,6 +19,7 @@ const RUNTIME_KEYS: [&str; 30] = [
     "timerMaxDelaySec",
     "recallMessageEnable",
     "longPollingEnable",
+    "enablePropertyFilter",
     "shortPollingTimeMills",
     "litePullMessageEnable",
     "rejectPullConsumerEnable",
@@ -125,6 +128,9 @@ pub enum UpdateError {
     /// A value does not fit.
     #[error(transparent)]
     Value(#[from] SetError),
+    /// Role and id do not go together.
+    #[error("{0}")]
+    Role(String),
 }
 
 impl BrokerConfig {
@@ -178,13 +184,14 @@ impl BrokerConfig {
                 Err(error) => return Err(error.into()),
             }
         }
+        changed.check_role().map_err(UpdateError::Role)?;
         *self = changed;
         Ok(update)
     }
 
     /// These settings with the newer values of the keys that count at once.
     pub fn with_runtime_keys_of(&self, newer: &BrokerConfig) -> BrokerConfig {
-        keys::merged(self, newer, &RUNTIME_KEYS)
+        keys::merged(self, newer, RUNTIME_KEYS)
     }
 
     /// Whether no request may change the key.
@@ -230,7 +237,7 @@ mod tests {
             ("messageDelayLevel", "1s 2x"),
             ("mappedFileSizeConsumeQueue", "21"),
             ("maxMessageSize", "-1"),
-            ("brokerRole", "SLAVE"),
+            ("brokerRole", "FOLLOWER"),
             ("brokerName", "a b"),
             ("brokerClusterName", ""),
             ("brokerPermission", "16"),

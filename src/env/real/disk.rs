@@ -85,6 +85,10 @@ impl Disk for FileDisk {
         Ok(Space { total: (used + available) * stat.f_frsize, available: available * stat.f_frsize })
     }
 
+    fn memory(&self) -> u64 {
+        super::process::memory().unwrap_or(10 << 30)
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         let request = libc::flock {

@@ -33,6 +33,12 @@ pub fn available_memory() -> io::Result<u64> {
     bytes_of(&text, "MemAvailable:")
 }
 
+/// Memory of this machine in bytes.
+pub fn memory() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo")?;
+    bytes_of(&text, "MemTotal:")
+}
+
 /// The line `name` of one of the kernel's lists, which counts in KiB.
 fn bytes_of(list: &str, name: &str) -> io::Result<u64> {
     let line = list.lines().find_map(|line| line.strip_prefix(name));

@@ -196,6 +196,17 @@ pub mod request {
     }
 }
 
+/// Codes of requests that only metaq knows, between its own nodes and from its own tools. RocketMQ's nodes answer that
+/// they do not support them, and do without.
+pub mod own_request {
+    codes! {
+        /// Slave to master: answered when topics, groups, offsets or delay progress have changed.
+        WAIT_METADATA_CHANGE = 70001;
+        /// Master to slave: the offsets that groups committed at the slave while the master was away.
+        GET_KEPT_OFFSETS = 70002;
+    }
+}
+
 /// Codes of responses.
 pub mod response {
     codes! {

@@ -19,7 +19,7 @@ pub mod version;
 mod writer;
 
 pub use answer::{encode_response, Response, ResponseFrame};
-pub use codes::{request, response};
+pub use codes::{own_request, request, response};
 pub use command::{Command, EncodeError};
 pub use ext::{ExtField, ExtFields, ExtSink, FieldError, ToExt, MAX_EXT_FIELDS};
 pub use frame::{FrameError, RawFrame, Serialization};

@@ -9,6 +9,7 @@ DELAY_LEVELS = "1s 2s 1s 1s 1s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s"
 # What both makes are told, so that a loaded machine does not look like a broker that refuses.
 BROKER_SETTINGS = {
     "messageDelayLevel": DELAY_LEVELS,
+    "enablePropertyFilter": "true",
     "waitTimeMillsInSendQueue": 10000,
     "waitTimeMillsInPullQueue": 20000,
     "waitTimeMillsInHeartbeatQueue": 20000,

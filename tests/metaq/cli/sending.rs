@@ -40,6 +40,35 @@ fn what_is_sent_is_shown() {
 }
 
 #[test]
+fn messages_are_chosen_by_their_properties() {
+    let server = Server::with(&["--set", "enablePropertyFilter=true"]);
+    for n in ["4", "5.5", "12"] {
+        server.done(&["send", "Orders", &format!("costs {n}"), "-p", &format!("price={n}")]);
+    }
+    let bodies = ["tail", "Orders", "--format", "{body}", "--sql"];
+    assert_eq!(server.done(&[&bodies[..], &["price > 5 AND price < 10"]].concat()), "costs 5.5\n");
+    let grouped = [&bodies[..], &["price > 5", "-g", "billing", "--from", "begin", "--max", "2"]].concat();
+    let mut lines: Vec<String> = server.done(&grouped).lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["costs 12", "costs 5.5"]);
+    let none = server.run(&["tail", "Orders", "--sql", "price > 50"]);
+    assert!(none.out.is_empty() && none.err.contains("none of the 3 messages there fits the expression"), "{none:?}");
+    server.fails(
+        &["tail", "Orders", "--sql", "price > 'x'"],
+        2,
+        &["character 9: strings", "price > 'x'\n", "        ^"],
+    );
+
+    let without = Server::start();
+    without.done(&["send", "Orders", "a"]);
+    without.fails(
+        &["tail", "Orders", "--sql", "price > 5"],
+        1,
+        &["filter message by SQL92", "enablePropertyFilter=true"],
+    );
+}
+
+#[test]
 fn lines_and_files_become_messages() {
     let (server, directory) = (Server::start(), TempDir::new().unwrap());
     let lines: String = (0..500).map(|n| format!("k{}:{n}\n\n", n % 7)).collect();

@@ -134,7 +134,7 @@ const BODIES: &[(i32, &str, i32, &str)] = &[
         "parse the consumer's subscription failed",
     ),
     (request::UPDATE_BROKER_CONFIG, "listenPort=2", 1, "listenPort has to be 3 or more"),
-    (request::UPDATE_BROKER_CONFIG, "brokerRole=SLAVE", 1, "this version does not replicate"),
+    (request::UPDATE_BROKER_CONFIG, "brokerRole=SLAVE", 1, "a slave needs a brokerId of its own"),
     (request::UPDATE_BROKER_CONFIG, "configBlackList=", 16, "Can not update config in black list."),
 ];
 

@@ -63,13 +63,13 @@ async fn a_setting_that_cannot_be_saved_is_refused() {
 }
 
 #[tokio::test]
-async fn a_slave_does_not_start_and_a_master_has_id_0() {
+async fn a_slave_without_an_id_does_not_start_and_a_master_has_id_0() {
     let any_port = "127.0.0.1:0".parse().unwrap();
     let directory = TempDir::new().unwrap();
     let store_path_root_dir = directory.path().display().to_string();
     let config = BrokerConfig { store_path_root_dir, broker_role: BrokerRole::Slave, ..BrokerConfig::default() };
     let Err(refused) = BrokerHandle::start(&real::env(), config, any_port).await else { panic!("a slave started") };
-    assert!(refused.to_string().contains("this version does not replicate"), "{refused}");
+    assert!(refused.to_string().contains("a slave needs a brokerId of its own"), "{refused}");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "and touched nothing");
 
     let master = Broker::start("brokerRole=SYNC_MASTER\nbrokerId=3\n").await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use metaq::env::Millis;
 use metaq::proto::message::encode_record;
 use metaq::proto::{PhysicalOffset, QueueOffset};
-use metaq::store::{AppendBatch, Boundary, EntryForFilter, FlushMode, ReadLimits, ReadStatus, StoreError};
+use metaq::store::{AppendBatch, Boundary, EntryForFilter, FlushMode, Portion, ReadLimits, ReadStatus, StoreError};
 
 use super::support::{message, World, SEGMENT, START};
 
@@ -226,10 +226,14 @@ async fn limits_depend_on_how_far_back_the_records_lie() {
     for n in 0..200u8 {
         running.send("T", 0, &[n; 1000]).await.unwrap();
     }
-    let old = running.read("T", 0, 0, &mut Vec::new());
-    assert_eq!((old.records, old.cold), (8, true));
-    let new = running.read("T", 0, 160, &mut Vec::new());
-    assert_eq!((new.records, new.cold), (32, false));
+    let queue = running.store.queue("T", 0).unwrap();
+    let limits = ReadLimits { cold: Portion { records: 8, bytes: u32::MAX }, ..ReadLimits::new(100, u32::MAX) };
+    let read = |from| {
+        let all = &mut |_: &EntryForFilter| true;
+        let outcome = running.store.read(&queue, QueueOffset(from), &limits, all, &mut Vec::new()).unwrap();
+        (outcome.records, outcome.cold)
+    };
+    assert_eq!((read(0), read(160)), ((8, true), (32, false)));
     assert_eq!(running.bodies("T", 0).len(), 200);
 }
 

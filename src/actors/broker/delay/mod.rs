@@ -191,7 +191,7 @@ impl State {
     /// Delivers a batch of what is due, then sleeps until more is: no time at all if there is more behind the batch.
     async fn round(&mut self, myself: &ActorRef<DelayMessage>) {
         // A slave holds its master's messages: only the master delivers them.
-        if self.shared.settings().send.slave {
+        if self.shared.role.is_slave() {
             return;
         }
         let due = self.due(myself);

@@ -1,6 +1,6 @@
 //! Topics, groups and settings, administered. A change is saved before it is answered.
 
-use super::{Call, Refused};
+use super::{only_on_master, Call, Refused};
 use crate::actors::broker::keeper::SettingsError;
 use crate::broker::{attributes, BrokerError};
 use crate::config::broker::UpdateError;
@@ -39,6 +39,7 @@ pub async fn update_topic_list(call: &Call) -> Result<Response, Refused> {
 }
 
 async fn update_topics(call: &Call, configs: Vec<TopicConfig>) -> Result<Response, Refused> {
+    only_on_master(call, "its topics are")?;
     let mut effects = Vec::new();
     call.shared.topics().update(configs, call.shared.wall(), &mut effects)?;
     call.shared.carry_out_now(effects).await?;
@@ -49,6 +50,7 @@ async fn update_topics(call: &Call, configs: Vec<TopicConfig>) -> Result<Respons
 pub async fn delete_topic(call: &Call) -> Result<Response, Refused> {
     let ext = call.ext()?;
     let header = DeleteTopicInBroker::decode(&ext)?;
+    only_on_master(call, "its topics are")?;
     let mut effects = Vec::new();
     call.shared.topics().delete(&header.topic, call.shared.wall(), &mut effects)?;
     call.shared.carry_out_now(effects).await?;
@@ -77,6 +79,7 @@ pub async fn update_group_list(call: &Call) -> Result<Response, Refused> {
 }
 
 async fn update_groups(call: &Call, configs: Vec<SubscriptionGroupConfig>) -> Result<Response, Refused> {
+    only_on_master(call, "its groups are")?;
     let mut effects = Vec::new();
     call.shared.groups().update(configs, call.shared.wall(), &mut effects)?;
     call.shared.carry_out_now(effects).await?;
@@ -87,6 +90,7 @@ async fn update_groups(call: &Call, configs: Vec<SubscriptionGroupConfig>) -> Re
 pub async fn delete_group(call: &Call) -> Result<Response, Refused> {
     let ext = call.ext()?;
     let header = DeleteSubscriptionGroup::decode(&ext)?;
+    only_on_master(call, "its groups are")?;
     let mut effects = Vec::new();
     call.shared.groups().delete(&header.group_name, header.clean_offset, call.shared.wall(), &mut effects);
     call.shared.carry_out_now(effects).await?;
@@ -111,6 +115,9 @@ pub async fn group_forbidden(call: &Call) -> Result<Response, Refused> {
     let ext = call.ext()?;
     let header = UpdateAndGetGroupForbidden::decode(&ext)?;
     names::validate_topic(&header.topic).map_err(BrokerError::from)?;
+    if header.readable.is_some() {
+        only_on_master(call, "its groups are")?;
+    }
     let mut effects = Vec::new();
     let readable = call.shared.groups().set_readable(
         &header.group,

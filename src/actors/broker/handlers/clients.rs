@@ -2,13 +2,13 @@
 
 use super::{Call, Refused};
 use crate::broker::clients::{on_heartbeat, Connection, HeartbeatTables};
+use crate::broker::pull::check_expression;
 use crate::broker::{BrokerError, QueueKey};
 use crate::proto::body::small::GetConsumerListByGroupResponseBody;
 use crate::proto::body::{
     from_slice, to_vec, CheckClientRequestBody, HeartbeatData, LockBatchRequestBody, LockBatchResponseBody,
     MessageQueue,
 };
-use crate::proto::filter::{ExpressionType, TagFilter};
 use crate::proto::remoting::requests::{GetConsumerListByGroup, HeartbeatResponse, UnregisterClient};
 use crate::proto::remoting::Response;
 
@@ -105,12 +105,7 @@ fn queue_keys(body: &LockBatchRequestBody) -> Vec<QueueKey> {
 /// 46
 pub fn check_config(call: &Call) -> Result<Response, Refused> {
     let body: CheckClientRequestBody = from_slice(&call.command.body)?;
-    match &body.subscription_data.expression_type {
-        ExpressionType::Tag => {
-            TagFilter::parse(&body.subscription_data.sub_string).map_err(|_| BrokerError::SubscriptionParse)?;
-        }
-        ExpressionType::Sql92 => return Err(BrokerError::Sql92Disabled.into()),
-        ExpressionType::Other(_) => return Err(BrokerError::SubscriptionParse.into()),
-    }
+    let subscription = &body.subscription_data;
+    check_expression(&call.shared.settings().pull, &subscription.expression_type, &subscription.sub_string)?;
     Ok(Response::success())
 }

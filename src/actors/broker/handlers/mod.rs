@@ -11,6 +11,7 @@ mod relays;
 mod replies;
 mod resets;
 mod send_back;
+mod slaves;
 mod statistics;
 
 use std::net::SocketAddr;
@@ -20,7 +21,7 @@ use super::errors::refusal;
 use super::shared::Shared;
 use crate::actors::net::ConnectionHandle;
 use crate::broker::BrokerError;
-use crate::proto::remoting::{request, response, Command, ExtFields, FieldError, HeadError, Response};
+use crate::proto::remoting::{own_request, request, response, Command, ExtFields, FieldError, HeadError, Response};
 
 /// A request and where it came from.
 pub struct Call {
@@ -41,6 +42,17 @@ impl Call {
     /// If there are too many.
     pub fn ext(&self) -> Result<ExtFields<'_>, Refused> {
         Ok(self.command.ext_fields()?)
+    }
+}
+
+/// Refuses on a slave what would be lost there when it next hears from its master.
+///
+/// # Errors
+/// [`BrokerError::ChangeOnSlave`]; `what` says what is the master's.
+pub fn only_on_master(call: &Call, what: &'static str) -> Result<(), Refused> {
+    match call.shared.role.takes_writes() {
+        true => Ok(()),
+        false => Err(BrokerError::ChangeOnSlave { what }.into()),
     }
 }
 
@@ -95,6 +107,8 @@ pub async fn handle(call: Call) -> Response {
         request::GET_ALL_CONSUMER_OFFSET => Ok(exports::consumer_offsets(&call)),
         request::GET_ALL_DELAY_OFFSET => Ok(exports::delay_offsets(&call)),
         request::GET_ALL_SUBSCRIPTIONGROUP_CONFIG => Ok(exports::groups(&call)),
+        own_request::WAIT_METADATA_CHANGE => slaves::wait_metadata_change(&call).await,
+        own_request::GET_KEPT_OFFSETS => Ok(slaves::kept_offsets(&call)),
         request::HEART_BEAT => clients::heartbeat(&call).await,
         request::UNREGISTER_CLIENT => clients::unregister(&call).await,
         request::GET_CONSUMER_LIST_BY_GROUP => clients::consumer_list(&call),

@@ -29,7 +29,13 @@ pub fn query(call: &Call) -> Result<Response, Refused> {
         first_is_recent: queue.as_ref().is_some_and(|queue| shared.store.is_recent(queue, QueueOffset(0))),
     };
     let queue = (&*header.topic, header.queue_id);
-    let found = shared.offsets().query(&header.consumer_group, queue, header.set_zero_if_not_found, facts);
+    let offsets = shared.offsets();
+    let committed = offsets.committed_offset(&header.consumer_group, queue.0, queue.1);
+    if committed.is_none() && !offsets.knows_who_is_new() {
+        // Whoever took this for "none" would begin at its start policy (OTH-6).
+        return Err(BrokerError::NotSyncedYet.into());
+    }
+    let found = offsets.query(&header.consumer_group, queue, header.set_zero_if_not_found, facts);
     match (found, header.set_zero_if_not_found) {
         (Some(offset), _) => Ok(Response::success().with_ext(&OffsetResponse { offset })),
         (None, true) => Err(BrokerError::OffsetNotFound.into()),
@@ -50,7 +56,12 @@ pub fn update(call: &Call) -> Result<Response, Refused> {
         check_commit((group, group_known), (topic, view.as_deref()), (0, Some(0)), 0)?;
         return Err(BrokerError::CommitOffsetMissing { topic: topic.to_owned() }.into());
     };
-    let max = queue(call, topic, queue_id).map(|queue| queue.max().0 as i64);
+    // A slave's queue may lag behind what its groups have consumed at the master.
+    let end = |queue: Arc<ConsumeQueue>| if shared.role.is_slave() { i64::MAX } else { queue.max().0 as i64 };
+    let max = match queue(call, topic, queue_id).map(end) {
+        None if shared.role.is_slave() => Some(i64::MAX),
+        known => known,
+    };
     check_commit((group, group_known), (topic, view.as_deref()), (queue_id, max), offset)?;
     let client = shared.clients().consumers.client_of(group, call.connection.id()).cloned();
     let holder = shared.locks().holder(group, &QueueKey::new(topic, queue_id), shared.now()).cloned();

@@ -46,7 +46,7 @@ async fn try_recall(call: &Call) -> Result<String, Error> {
     if !settings.config.recall_message_enable {
         return Err(BrokerError::RecallDisabled.into());
     }
-    if settings.send.slave {
+    if shared.role.is_slave() {
         return Err(BrokerError::RecallOnSlave.into());
     }
     let wall = shared.wall();

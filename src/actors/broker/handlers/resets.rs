@@ -30,7 +30,7 @@ pub async fn reset(call: &Call) -> Result<Response, Refused> {
     let header = ResetOffset::decode(&ext)?;
     let shared = &call.shared;
     let settings = shared.settings();
-    if settings.send.slave {
+    if shared.role.is_slave() {
         return Err(BrokerError::ResetOnSlave.into());
     }
     let topic = shared

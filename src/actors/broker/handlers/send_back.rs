@@ -48,7 +48,7 @@ fn copy(
     let settings = shared.settings();
     let (rules, wall) = (&settings.send, shared.wall());
     // A slave refuses, and makes no group before.
-    let group = if rules.slave { None } else { shared.groups().find_or_create(request.group, wall, effects) };
+    let group = if rules.role.is_slave() { None } else { shared.groups().find_or_create(request.group, wall, effects) };
     let checked = precheck(rules, request, group.as_deref())?;
     let (Some(RetryQueues { count }), Some(group)) = (checked, group) else { return Ok(None) };
     let sys_flag = if unit_mode { UNIT_SUBSCRIPTION } else { 0 };

@@ -1,6 +1,6 @@
 //! Looking into a broker: what it has, how far its groups are, who is connected.
 
-use super::{Call, Refused};
+use super::{only_on_master, Call, Refused};
 use crate::actors::broker::delay;
 use crate::actors::broker::shared::Shared;
 use crate::broker::admin::progress::{progress, Progress, Wanted};
@@ -155,6 +155,7 @@ pub fn correction_offsets(call: &Call) -> Result<Response, Refused> {
 pub async fn clone_offsets(call: &Call) -> Result<Response, Refused> {
     let ext = call.ext()?;
     let header = CloneGroupOffset::decode(&ext)?;
+    only_on_master(call, "its offsets are")?;
     let shared = &call.shared;
     let mut effects = Vec::new();
     let copied = offsets::clone_offsets(
@@ -181,6 +182,8 @@ pub fn stats(call: &Call) -> Result<Response, Refused> {
 
 /// 316
 pub async fn clean_unused_topics(call: &Call) -> Result<Response, Refused> {
+    // A slave may have messages of topics that it has not heard of yet.
+    only_on_master(call, "its topics are")?;
     let shared = &call.shared;
     let stored = shared.store.topics();
     let unused = topics::unused_topics(&stored, &shared.topics());

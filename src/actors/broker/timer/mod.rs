@@ -111,7 +111,7 @@ impl Actor for TimerActor {
     ) -> Result<Self::State, ActorProcessingErr> {
         myself.cast(TimerMessage::Wake { at: shared.now() })?;
         // Until it is known what waits, all of the log is kept for it.
-        if !shared.settings().send.slave {
+        if !shared.role.is_slave() {
             shared.store.pin(Some(PhysicalOffset(0)));
         }
         let queue = shared.store.queue(system::TIMER_TOPIC, TIMER_QUEUE);

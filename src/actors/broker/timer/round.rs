@@ -55,7 +55,7 @@ impl State {
     /// Takes in what has come and delivers a batch of what is due, then sleeps until more is.
     pub(super) async fn round(&mut self, myself: &ActorRef<TimerMessage>) {
         // A slave holds its master's messages: only the master delivers them.
-        if self.shared.settings().send.slave {
+        if self.shared.role.is_slave() {
             self.open = None;
             return;
         }

@@ -15,6 +15,7 @@ mod nameserver;
 mod offsets;
 mod pulling;
 mod sending;
+mod slaves;
 mod statistics;
 
 pub use administration::*;
@@ -26,4 +27,5 @@ pub use nameserver::*;
 pub use offsets::*;
 pub use pulling::*;
 pub use sending::*;
+pub use slaves::*;
 pub use statistics::*;

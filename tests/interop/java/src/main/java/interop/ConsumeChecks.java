@@ -10,10 +10,12 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -27,6 +29,8 @@ final class ConsumeChecks {
         checks.put("push", ConsumeChecks::push);
         checks.put("orderly", ConsumeChecks::orderly);
         checks.put("tags", ConsumeChecks::tags);
+        checks.put("sql", ConsumeChecks::sql);
+        checks.put("sql-pull", ConsumeChecks::sqlPull);
         checks.put("pull", ConsumeChecks::pull);
         checks.put("lite-pull", ConsumeChecks::litePull);
         checks.put("lite-pull-seek", ConsumeChecks::litePullSeek);
@@ -97,6 +101,78 @@ final class ConsumeChecks {
         for (MessageExt message : inbox.all()) {
             Scene.expect(!message.getTags().equals("B"), "got a B");
         }
+    }
+
+    /** SQL92, evaluated at the broker; a consumer with a broken expression does not start. */
+    private static void sql(Scene scene) throws Exception {
+        String topic = scene.topic();
+        DefaultMQPushConsumer consumer = scene.pushConsumer();
+        consumer.subscribe(topic, MessageSelector.bySql(
+            "(TAGS IS NOT NULL AND TAGS IN ('A', 'end')) AND (n BETWEEN 3 AND 14 OR last = TRUE) -- a comment\n"));
+        Inbox inbox = new Inbox().concurrently(consumer);
+        consumer.start();
+        DefaultMQProducer producer = scene.producer();
+        sendNumbered(producer, topic);
+        for (MessageQueue queue : producer.fetchPublishMessageQueues(topic)) {
+            Message end = new Message(topic, "end", "end".getBytes());
+            end.putUserProperty("last", "true");
+            Scene.sent(producer.send(end, queue));
+        }
+        Scene.await("the last of each queue", () -> inbox.count("end") == Scene.QUEUES);
+        List<String> numbers = inbox.bodies();
+        numbers.removeIf(body -> body.equals("end"));
+        numbers.sort(null);
+        Scene.expectEqual(List.of("m10", "m12", "m14", "m4", "m6", "m8"), numbers, "bodies");
+
+        DefaultMQPushConsumer broken = scene.pushConsumer();
+        broken.setConsumerGroup(scene.group() + "_broken");
+        broken.subscribe(topic, MessageSelector.bySql("n >"));
+        new Inbox().concurrently(broken);
+        try {
+            broken.start();
+            throw new AssertionError("a broken expression was taken");
+        } catch (MQClientException refused) {
+            Scene.expectEqual(23, refused.getResponseCode(), "code");
+        }
+    }
+
+    /** Messages m0 to m19 with their number as a property; even ones have tag A. */
+    private static void sendNumbered(DefaultMQProducer producer, String topic) throws Exception {
+        for (int i = 0; i < 20; i++) {
+            Message message = new Message(topic, i % 2 == 0 ? "A" : "B", ("m" + i).getBytes());
+            message.putUserProperty("n", String.valueOf(i));
+            Scene.sent(producer.send(message));
+        }
+    }
+
+    /** Pulls that bring their expression along. */
+    @SuppressWarnings("deprecation")
+    private static void sqlPull(Scene scene) throws Exception {
+        String topic = scene.topic();
+        sendNumbered(scene.producer(), topic);
+        DefaultMQPullConsumer consumer = scene.pullConsumer();
+        consumer.setRegisterTopics(Set.of(topic));
+        consumer.start();
+        MessageSelector selector = MessageSelector.bySql("n > 16 AND TAGS <> 'A'");
+        Scene.await("the broker's version, which comes with a heartbeat", () -> {
+            try {
+                consumer.pull(consumer.fetchSubscribeMessageQueues(topic).iterator().next(), selector, 0, 1);
+                return true;
+            } catch (MQClientException unknown) {
+                return false;
+            }
+        });
+        Inbox inbox = new Inbox();
+        for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(topic)) {
+            for (long offset = 0; offset < consumer.maxOffset(queue); ) {
+                PullResult result = consumer.pull(queue, selector, offset, 32);
+                if (result.getPullStatus() == PullStatus.FOUND) {
+                    inbox.add(result.getMsgFoundList());
+                }
+                offset = result.getNextBeginOffset();
+            }
+        }
+        inbox.awaitExactly(List.of("m17", "m19"));
     }
 
     /** The old pull client: explicit offsets, tags, an empty queue, an offset out of range. */

@@ -1,0 +1,16 @@
+//! What slaves and masters of metaq ask of each other.
+
+use super::fields::ext_fields;
+
+ext_fields! {
+    /// 70001, and its answer: how far the tables are that a slave has, and that its master has. Each counts the changes of
+    /// one life of the master's process.
+    pub struct MetadataMarks {
+        /// That life; 0 in a request: none is known yet.
+        incarnation: i64 = "incarnation",
+        topics: i64 = "topics",
+        groups: i64 = "groups",
+        offsets: i64 = "offsets",
+        delays: i64 = "delays",
+    }
+}

@@ -1,0 +1,5 @@
+//! Histories of real clients: recorded, merged, judged.
+
+mod command;
+mod outcomes;
+mod recording;
