@@ -23,7 +23,7 @@ use crate::proto::{PhysicalOffset, QueueOffset};
 use crate::store::timer::TimerLog;
 use crate::store::{ConsumeQueue, Trouble};
 
-use open::Recovered;
+use open::{Apache, Recovered};
 pub use status::{TimerStatus, RECALLS_PER_SECOND_MAX};
 
 /// How often what is delivered is written down while the commit log is not on disk that far.
@@ -97,6 +97,7 @@ struct OpenTimer {
     timer: Timer<TimerLog>,
     /// The timer topic's.
     queue: Arc<ConsumeQueue>,
+    apache: Apache,
 }
 
 impl Actor for TimerActor {

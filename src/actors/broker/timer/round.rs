@@ -73,7 +73,8 @@ impl State {
                 self.shared.store.queue_or_create(system::TIMER_TOPIC, TIMER_QUEUE).map_err(io::Error::other)?;
             let timer = open::open(&self.shared.store, &queue, self.recovered).await?;
             self.shared.timer.set_recalls(timer.recalls());
-            self.open = Some(OpenTimer { timer, queue });
+            let apache = open::Apache::read(&self.shared.store)?;
+            self.open = Some(OpenTimer { timer, queue, apache });
         }
         let now = Now { wall: self.shared.wall(), monotonic: self.shared.now() };
         // Whoever takes a message back after this is told that it is too late; whoever did before is seen below.
@@ -108,7 +109,7 @@ impl State {
 
     /// Takes in records of the timer topic; `false` if there are more.
     fn take_in(&mut self, now: Millis) -> io::Result<bool> {
-        let Some(OpenTimer { timer, queue }) = &mut self.open else { return Ok(true) };
+        let Some(OpenTimer { timer, queue, apache }) = &mut self.open else { return Ok(true) };
         let max = queue.max();
         let mut entries = Vec::new();
         self.shared.store.entries(queue, timer.next(), TAKE_IN_MAX, &mut entries).map_err(io::Error::other)?;
@@ -117,6 +118,7 @@ impl State {
         for (number, entry) in &entries {
             timer.leave_out(*number);
             match read_pending(&self.shared, &mut bytes, entry.physical, *number, now) {
+                Ok(pending) if apache.has_delivered(&pending) => timer.leave_out(QueueOffset(number.0 + 1)),
                 Ok(pending) => timer.take_in(pending),
                 Err(ReadError::Never(error)) => {
                     let why = error.why();
@@ -222,7 +224,7 @@ impl State {
 
     /// Waits for the next record of the timer topic.
     fn park(&mut self, myself: &ActorRef<TimerMessage>) {
-        let Some(OpenTimer { timer, queue }) = &self.open else { return };
+        let Some(OpenTimer { timer, queue, .. }) = &self.open else { return };
         if self.parked {
             return;
         }
