@@ -110,6 +110,8 @@ impl State {
     /// Takes in records of the timer topic; `false` if there are more.
     fn take_in(&mut self, now: Millis) -> io::Result<bool> {
         let Some(OpenTimer { timer, queue, apache }) = &mut self.open else { return Ok(true) };
+        // What could not be written before comes first: memory does not grow while the disk refuses.
+        timer.write()?;
         let max = queue.max();
         let mut entries = Vec::new();
         self.shared.store.entries(queue, timer.next(), TAKE_IN_MAX, &mut entries).map_err(io::Error::other)?;
