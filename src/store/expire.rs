@@ -99,7 +99,7 @@ impl Store {
         let segments = self.log.segments();
         // Queue entries that a power cut may take derive from the log again; without it their numbers would be given
         // out twice.
-        let deletable = self.log.flushed().min(self.queues_synced.load(Ordering::Acquire));
+        let deletable = self.log.flushed().min(self.log.confirmed()).min(self.queues_synced.load(Ordering::Acquire));
         let pinned = match self.env.canary(Canary::RetentionTakesTimers) {
             true => u64::MAX,
             false => self.pinned.load(Ordering::Acquire),

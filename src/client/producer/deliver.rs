@@ -19,6 +19,8 @@ use crate::proto::message::RecallHandle;
 use crate::proto::remoting::requests::{RecallMessage, SendHeader, SendNames, SendResponse};
 use crate::proto::remoting::{request, response, Command, Text};
 
+/// The region of brokers that name none.
+const DEFAULT_REGION: &str = "DefaultRegion";
 /// How long to wait before a route that went away is asked for again.
 const ROUTE_PAUSE: Duration = Duration::from_millis(100);
 /// Topics whose turn a producer remembers.
@@ -31,6 +33,7 @@ struct Placed {
     offset: i64,
     durability: Durability,
     recall_handle: Option<String>,
+    trace_region: Option<String>,
 }
 
 impl Inner {
@@ -143,6 +146,10 @@ impl Inner {
             offset: fields.queue_offset,
             durability,
             recall_handle: fields.recall_handle.map(std::borrow::Cow::into_owned),
+            trace_region: fields
+                .trace_on
+                .unwrap_or(false)
+                .then(|| fields.region.unwrap_or(DEFAULT_REGION.into()).into_owned()),
         })
     }
 
@@ -179,7 +186,11 @@ impl Inner {
             broker_name: Some(queue.broker_name.as_str().into()),
             ..SendHeader::default()
         };
-        let code = if packet.is_batch { request::SEND_BATCH_MESSAGE } else { request::SEND_MESSAGE_V2 };
+        let code = match packet {
+            Packet { is_batch: true, .. } => request::SEND_BATCH_MESSAGE,
+            Packet { is_reply: true, .. } => request::SEND_REPLY_MESSAGE_V2,
+            _ => request::SEND_MESSAGE_V2,
+        };
         Command::request(code).with_ext(&(SendNames::V2, &header)).with_body(packet.body.clone())
     }
 
@@ -244,6 +255,7 @@ fn results(ids: Vec<String>, queue: MessageQueue, placed: Placed, failed: Vec<At
         offset,
         recall_handle: placed.recall_handle.clone(),
         durability: placed.durability,
+        trace_region: placed.trace_region.clone(),
         failed_attempts: failed.clone(),
     });
     sent.collect()
