@@ -238,7 +238,7 @@ async fn send_messages(cluster: &Cluster) {
     let mut sent = 0;
     while sent < MESSAGES {
         let message = world.next_message();
-        let acknowledged = producer.send(&Send { after_us: 0, message, bytes: 20, queue: 0, delay_level: 0 }).await;
+        let acknowledged = producer.send(&Send { message, bytes: 20, ..Send::default() }).await;
         sent += i64::from(acknowledged);
     }
 }

@@ -6,6 +6,7 @@ mod clients;
 mod exports;
 mod messages;
 mod offsets;
+mod recall;
 mod relays;
 mod replies;
 mod resets;
@@ -95,6 +96,7 @@ impl From<String> for Refused {
 pub async fn handle(call: Call) -> Response {
     let answer = match call.command.code {
         request::CONSUMER_SEND_MSG_BACK => send_back::send_back(&call).await,
+        request::RECALL_MESSAGE => recall::recall(&call).await,
         request::END_TRANSACTION => transactions::end(&call).await,
         request::RESUME_CHECK_HALF_MESSAGE => transactions::resume(&call).await,
         request::QUERY_MESSAGE => messages::query(&call),
