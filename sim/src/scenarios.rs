@@ -24,6 +24,8 @@ mod cluster;
 mod disks;
 #[path = "../scenarios/filters.rs"]
 mod filters;
+#[path = "../scenarios/requests.rs"]
+mod requests;
 #[path = "../scenarios/goodbyes.rs"]
 mod goodbyes;
 #[path = "../scenarios/load.rs"]
@@ -34,6 +36,10 @@ mod model;
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/replication.rs"]
+mod replication;
+#[path = "../scenarios/processes.rs"]
+mod processes;
 #[path = "../scenarios/slaves.rs"]
 mod slaves;
 #[path = "../scenarios/stalls.rs"]
@@ -99,15 +105,22 @@ pub const ALL: &[Scenario] = &[
     model::MODEL,
     goodbyes::GOODBYES,
     slaves::METADATA,
+    slaves::PROMOTION,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,
     clients::LONG_POLL,
+    processes::PROCESSES,
     filters::FILTERS,
+    requests::REQUESTS,
     stalls::STALLED_CUT,
     stalls::HANDED_BACK_FAILING,
     stalls::FAILED_SYNC_CUT,
     stalls::FREED,
+    replication::COPIES,
+    replication::LAGGING,
+    replication::MASTER_LOST,
+    replication::EXPIRED,
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,

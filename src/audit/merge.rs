@@ -84,7 +84,9 @@ pub fn merge(histories: &[Recorded]) -> Merged {
         let at = Duration::from_micros(u64::try_from(at_us - first_us).unwrap_or(0));
         match names.rename(&mut event) {
             Renamed::Known => {}
-            Renamed::New(message) => merged.events.push((index, (at, Event::Sending(message)))),
+            Renamed::New(message, sender) => {
+                merged.events.push((sender.unwrap_or(index), (at, Event::Sending(message))));
+            }
             Renamed::Nameless => continue,
         }
         merged.events.push((index, (at, event)));
@@ -163,8 +165,8 @@ struct Names {
 enum Renamed {
     /// It is about no message, or about one that is known.
     Known,
-    /// It is the first one about a message that nobody told of having sent.
-    New(Message),
+    /// It is the first one about a message that nobody told of having sent; its sender, if it records.
+    New(Message, Option<usize>),
     /// It is about a message of others and does not say where it lies.
     Nameless,
 }
@@ -178,13 +180,13 @@ impl Names {
             let Some(place) = place else { return Renamed::Nameless };
             let next = FOREIGN_FROM + self.places.len() as u64;
             *message = *self.places.entry(place).or_insert(next);
-            return if *message == next { Renamed::New(next) } else { Renamed::Known };
+            return if *message == next { Renamed::New(next, None) } else { Renamed::Known };
         };
         let renamed = (*index as u64 + 1) * PROCESS_STEP + u64::from(count);
         let untold = self.told.get(&recorder).is_some_and(|told| !told.contains(message));
         *message = renamed;
         if untold && self.untold.insert(renamed) {
-            return Renamed::New(renamed);
+            return Renamed::New(renamed, Some(*index));
         }
         Renamed::Known
     }

@@ -45,7 +45,7 @@ pub struct Recorder {
 
 struct Inner {
     env: Env,
-    /// Tells histories apart, and their messages.
+    /// Tells histories apart, and their messages; not 0, which is no recorder's.
     id: u32,
     name: String,
     path: PathBuf,
@@ -89,16 +89,14 @@ impl Recorder {
         let path = path.as_ref().to_owned();
         let made = env.disk.open(&path, OpenMode::CreateNew);
         let file = made.map_err(|error| Error::File(format!("history {} cannot be made: {error}", path.display())))?;
+        let id = env.rng.next_u64() as u32 | 1;
         let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-        let inner = Arc::new(Inner {
-            env: env.clone(),
-            // Not 0, which is no recorder's.
-            id: env.rng.next_u64() as u32 | 1,
-            name,
-            path,
-            gathered: Mutex::default(),
-            file: Mutex::new(Output { file, len: 0, failed: None }),
-        });
+        let mut output = Output { file, len: 0, failed: None };
+        // A history of nothing is a history too.
+        let first = Block { recorder: id, name: name.clone(), zero_us: 0, entries: Vec::new() };
+        output.write(&first).map_err(|error| Error::File(format!("history {}: {error}", path.display())))?;
+        let inner =
+            Arc::new(Inner { env: env.clone(), id, name, path, gathered: Mutex::default(), file: Mutex::new(output) });
         ractor::concurrency::spawn(write_now_and_then(Arc::downgrade(&inner), env.clone()));
         Ok(Recorder { inner })
     }

@@ -128,8 +128,22 @@ settings! {
     sync_flush_timeout: u64 = 5_000;
     /// How long a send waits for slaves.
     slave_timeout: u64 = 3_000;
-    /// Copies a send waits for, the master's included.
-    in_sync_replicas: u32 = 1;
+    /// Copies a send waits for at a SYNC_MASTER, the master's included; 0 is 2.
+    in_sync_replicas: u32 = 0;
+    /// With fewer nodes in sync, the master included, a SYNC_MASTER takes nothing.
+    min_in_sync_replicas: u32 = 1;
+
+    // Replication.
+    /// Where a slave finds its master's log, `host:port`; by default NameServers tell.
+    ha_master_address: String = String::new();
+    /// Most bytes of the log in a frame to a slave.
+    ha_transfer_batch_size: u32 = 32 * 1024;
+    /// Send a slave no more of the log than `maxHaTransferByteInSecond`.
+    ha_flow_control_enable: bool = false;
+    /// Bytes of the log that a slave gets in a second.
+    max_ha_transfer_byte_in_second: u64 = 100 << 20;
+    /// A slave that lacks more bytes than this is not in sync.
+    ha_max_gap_not_in_sync: u64 = 256 << 20;
 
     // Messages with a time of their own.
     /// Take messages that say when they are to be delivered. Those taken before are delivered anyway.
@@ -288,6 +302,15 @@ impl BrokerConfig {
             self.listen_port.wrapping_add(1)
         } else {
             self.ha_listen_port
+        }
+    }
+
+    /// Copies a send waits for, the master's included.
+    pub fn replicas_needed(&self) -> usize {
+        match (self.broker_role, self.in_sync_replicas) {
+            (BrokerRole::SyncMaster, 0) => 2,
+            (BrokerRole::SyncMaster, needed) => needed as usize,
+            _ => 1,
         }
     }
 

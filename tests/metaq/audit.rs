@@ -2,4 +2,7 @@
 
 mod command;
 mod outcomes;
+mod processes;
+#[path = "../real/mod.rs"]
+mod real;
 mod recording;

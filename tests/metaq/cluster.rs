@@ -5,6 +5,7 @@ mod delivery;
 mod lookups;
 mod refusals;
 mod relays;
+mod replication;
 mod resets;
 mod retries;
 mod routes;

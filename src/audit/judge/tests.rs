@@ -101,6 +101,25 @@ fn what_was_not_asked_says_why() {
 }
 
 #[test]
+fn whoever_does_not_tell_of_its_sends_is_not_asked_how_they_ended() {
+    let sends = |name: &str, recorder| {
+        let entries = vec![Entry::Event(0, Event::Sending(number(recorder, 0)))];
+        Recorded { recorder, name: name.into(), zero_us: 0, entries, cut_bytes: 0 }
+    };
+    let got = |message, offset| Event::Consumed("g".into(), message, (Queue::new("b", "t", 0), offset));
+    let seen = [got(number(7, 1), 1), got(0, 2)].map(|event| Entry::Event(5, event));
+    let late = Entry::Event(60_000_000, Event::Healed);
+    let entries = seen.into_iter().chain([late, Entry::End]).collect();
+    let taker = Recorded { recorder: 9, name: "taker".into(), zero_us: 0, entries, cut_bytes: 0 };
+    let merged = merge(&[sends("killed", 7), taker.clone()]);
+    assert_eq!((broken(&merged, Terms::default()), merged.untold, merged.foreign), (vec![], 1, 1));
+    // One that told everything has to tell that too.
+    let mut ended = sends("ended", 8);
+    ended.entries.extend([Entry::Event(60_000_000, Event::Healed), Entry::End]);
+    assert_eq!(broken(&merge(&[ended, taker]), Terms::default()), ["sends end"]);
+}
+
+#[test]
 fn a_commit_that_a_broker_s_death_overtook_is_not_counted_on() {
     let words = "up broker, committing g q0:5, down broker, at 9, committed g q0:5, up broker, at 20, offset g q0 -";
     assert_eq!(broken(&history(&[], words), Terms::default()), [""; 0]);

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::client::{Action, Client, ConsumeFrom, Error, Message, OrderlyAction, Producer, PushConsumer, Received};
+use crate::client::{
+    Action, Client, ConsumeFrom, Error, Message, MessageQueue, OrderlyAction, Producer, PushConsumer, Received,
+    SendError, Sent,
+};
 use crate::env::Env;
 
 /// The pause of a producer whose send failed.
@@ -28,9 +31,13 @@ pub struct Load {
     /// Of 1,000 messages so many fail at first.
     pub fail: u32,
     pub retries: u32,
+    /// The topic's queues: those that it had at the beginning, and those that took messages.
+    pub queues: Mutex<BTreeSet<MessageQueue>>,
     pub stop: AtomicBool,
     pub stored: AtomicU64,
     pub failed: AtomicU64,
+    /// Why the last send failed.
+    pub last_failure: Mutex<Option<String>>,
     /// Messages that failed and have not come again.
     pub waiting: Mutex<BTreeSet<String>>,
 }
@@ -41,19 +48,25 @@ impl Load {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Messages acknowledged.
-    pub fn stored(&self) -> u64 {
-        self.stored.load(Ordering::Relaxed)
-    }
-
-    /// Sends that failed.
-    pub fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
+    /// In words for people.
+    pub fn story(&self) -> String {
+        let failed = self.failed.load(Ordering::Relaxed);
+        let last = self.last_failure.lock().expect("no holder panics").clone();
+        let last = last.map_or_else(String::new, |error| format!(", the last one so: {error}"));
+        format!("{} messages acknowledged, {failed} sends failed{last}", self.stored.load(Ordering::Relaxed))
     }
 
     /// Whether everything that failed has come again.
     pub fn came_again(&self) -> bool {
         self.waiting.lock().expect("no holder panics").is_empty()
+    }
+
+    fn took(&self, sent: &[Sent]) {
+        self.stored.fetch_add(sent.len() as u64, Ordering::Relaxed);
+        let mut queues = self.queues.lock().expect("no holder panics");
+        if let Some(queue) = sent.first().map(|sent| &sent.queue).filter(|queue| !queues.contains(queue)) {
+            queues.insert(queue.clone());
+        }
     }
 
     /// Whether a message fails now: never twice.
@@ -77,10 +90,11 @@ pub async fn produce(client: Client, load: Arc<Load>) -> Result<(), Error> {
     let mut due = env.clock.monotonic();
     while !load.stop.load(Ordering::Relaxed) {
         match send(&env, &producer, &load).await {
-            Ok(messages) => drop(load.stored.fetch_add(messages, Ordering::Relaxed)),
+            Ok(sent) => load.took(&sent),
             Err(error) => {
                 tracing::debug!(%error, "a send failed");
                 load.failed.fetch_add(1, Ordering::Relaxed);
+                *load.last_failure.lock().expect("no holder panics") = Some(error.to_string());
                 env.clock.sleep(AFTER_FAILURE).await;
             }
         }
@@ -95,8 +109,8 @@ pub async fn produce(client: Client, load: Arc<Load>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sends once; how many messages that were.
-async fn send(env: &Env, producer: &Producer, load: &Load) -> Result<u64, crate::client::SendError> {
+/// Sends once.
+async fn send(env: &Env, producer: &Producer, load: &Load) -> Result<Vec<Sent>, SendError> {
     let message = || {
         let body: Vec<u8> = (0..=env.rng.below(load.size as u64)).map(|_| env.rng.next_u64() as u8).collect();
         Message::new(&load.topic, body)
@@ -104,12 +118,12 @@ async fn send(env: &Env, producer: &Producer, load: &Load) -> Result<u64, crate:
     let kind = env.rng.below(1_000);
     if kind < BATCHES {
         let batch: Vec<Message> = (0..=env.rng.below(BATCH_MAX)).map(|_| message()).collect();
-        Ok(producer.send_batch(batch).await?.len() as u64)
+        producer.send_batch(batch).await
     } else if kind < BATCHES + ORDERED {
         let key = env.rng.below(32).to_string();
-        producer.send_ordered(message().key(&key), &key).await.map(|_| 1)
+        producer.send_ordered(message().key(&key), &key).await.map(|sent| vec![sent])
     } else {
-        producer.send(message()).await.map(|_| 1)
+        producer.send(message()).await.map(|sent| vec![sent])
     }
 }
 

@@ -1,11 +1,14 @@
 //! The end of a run: the group comes to its end, then everything that lies in the topic is read.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 
 use super::load::Load;
+use crate::audit::file::{Entry, Recorded};
+use crate::audit::history::Event;
 use crate::cli::connect::Cluster;
 use crate::cli::fail::Failure;
 use crate::client::{ConsumeFrom, MessageQueue, Received, Recorder};
@@ -16,28 +19,55 @@ const POLL: Duration = Duration::from_millis(500);
 /// Waits until the group has consumed everything, at most for `limit`; true if it has.
 pub async fn settle(cluster: &Cluster, load: &Load, limit: Duration) -> bool {
     let done = async || {
-        let lag = cluster.admin.lag(&load.group, None).await;
-        load.came_again() && lag.is_ok_and(|lag| !lag.queues.is_empty() && lag.total() == 0)
+        let Ok(lag) = cluster.admin.lag(&load.group, None).await else { return false };
+        // A broker that is in no route at the moment tells no lag.
+        let missing = load.queues.lock().expect("no holder panics").iter().any(|queue| !lag.queues.contains_key(queue));
+        load.came_again() && !missing && lag.total() == 0
     };
     cluster.until(limit, done).await
 }
 
+/// Queues of a topic that took messages, as histories say: broker and number.
+pub fn queues_used(histories: &[Recorded], topic: &str) -> BTreeSet<(String, i32)> {
+    let entries = histories.iter().flat_map(|history| &history.entries);
+    let used = entries.filter_map(|entry| match entry {
+        Entry::Event(_, Event::Acknowledged(_, (queue, _))) if *queue.topic == *topic => {
+            Some((queue.broker.to_string(), queue.id as i32))
+        }
+        _ => None,
+    });
+    used.collect()
+}
+
 /// Reads every queue of a topic from its first message to where it ends now, and tells the recorder; how many messages
-/// there are. Brokers that do not answer are waited for.
+/// there are. Brokers that do not answer, and those of `used` that are in no route yet, are waited for.
 ///
 /// # Errors
 /// If not everything could be read within `limit`.
-pub async fn read_all(cluster: &Cluster, topic: &str, recorder: &Recorder, limit: Duration) -> Result<u64> {
-    let mut queues = Vec::new();
-    let known = async || match cluster.admin.queues(topic).await {
-        Ok(found) => {
-            queues = found;
-            true
+pub async fn read_topic(
+    cluster: &Cluster,
+    topic: &str,
+    used: &BTreeSet<(String, i32)>,
+    recorder: &Recorder,
+    limit: Duration,
+) -> Result<u64> {
+    let (mut queues, mut missing) = (Vec::new(), used.clone());
+    let known = async || {
+        queues = cluster.admin.queues(topic).await.unwrap_or_default();
+        missing = used.clone();
+        for queue in &queues {
+            missing.remove(&(queue.broker_name.clone(), queue.queue_id));
         }
-        Err(_) => false,
+        !queues.is_empty() && missing.is_empty()
     };
     if !cluster.until(limit, known).await {
-        return Err(cluster.no_topic(topic).await.into());
+        return Err(match missing.first() {
+            Some((broker, queue)) if !queues.is_empty() => Failure::unreachable(format!(
+                "queue {queue} of {broker} has taken messages of topic `{topic}` and is in no route"
+            )),
+            _ => cluster.no_topic(topic).await,
+        }
+        .into());
     }
     let mut read = 0;
     for queue in queues {

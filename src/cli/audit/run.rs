@@ -1,8 +1,9 @@
 //! `metaq audit run`: load that is recorded, a reading of what lies there in the end, and the verdict.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -10,15 +11,15 @@ use clap::Args;
 use futures::future::{join_all, select, Either};
 
 use super::load::{consume, produce, Load};
-use super::reading::{read_all, settle};
-use super::verdict::{verdict, TermsArgs};
+use super::reading::{queues_used, read_topic, settle};
+use super::verdict::{read_all, verdict, TermsArgs};
 use crate::audit::file::EXTENSION;
 use crate::cli::connect::{run as run_on, Cluster, ClusterArgs};
 use crate::cli::console::tell;
 use crate::cli::fail::Failure;
 use crate::cli::show::JsonArg;
 use crate::cli::signals::stop_requested;
-use crate::client::{Client, Error, Recorder};
+use crate::client::{Client, Error, MessageQueue, Recorder};
 
 /// How long calls of the listener that run are waited for at the end.
 const GRACE: Duration = Duration::from_secs(5);
@@ -90,7 +91,8 @@ async fn audit(cluster: Cluster, args: RunArgs) -> Result<ExitCode> {
     env.disk.create_dir_all(&args.history).context("the folder for the history cannot be made")?;
     let name = format!("run-{}-{:04x}", std::process::id(), env.rng.next_u64() as u16);
     let recorder = Recorder::create(env, args.history.join(format!("{name}.{EXTENSION}")))?;
-    make_topic(&cluster, &args).await?;
+    let works = args.producers + args.consumers > 0;
+    let queues = if works { make_topic(&cluster, &args, settling).await? } else { BTreeSet::new() };
 
     let load = Arc::new(Load {
         topic: args.topic.clone(),
@@ -100,9 +102,11 @@ async fn audit(cluster: Cluster, args: RunArgs) -> Result<ExitCode> {
         orderly: args.orderly,
         fail: args.fail,
         retries: args.retries,
+        queues: Mutex::new(queues),
         stop: Default::default(),
         stored: Default::default(),
         failed: Default::default(),
+        last_failure: Default::default(),
         waiting: Default::default(),
     });
     let client = || -> Result<Client> {
@@ -127,7 +131,7 @@ async fn audit(cluster: Cluster, args: RunArgs) -> Result<ExitCode> {
     });
     let (sent, ()) = futures::join!(join_all(producers), ended);
     sent.into_iter().collect::<Result<Vec<()>, Error>>()?;
-    tell!("{} messages acknowledged, {} sends failed", load.stored(), load.failed());
+    tell!("{}", load.story());
 
     if args.consumers > 0 && !settle(&cluster, &load, settling).await {
         tell!("warning: the group has not come to the end after {} s", args.settle);
@@ -140,22 +144,28 @@ async fn audit(cluster: Cluster, args: RunArgs) -> Result<ExitCode> {
         recorder.close()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let read = read_all(&cluster, &args.topic, &recorder, settling).await;
+    recorder.flush()?;
+    let used = queues_used(&read_all(env, std::slice::from_ref(&args.history))?, &args.topic);
+    let read = read_topic(&cluster, &args.topic, &used, &recorder, settling).await;
     recorder.close()?;
     tell!("{} messages lie in {}", read?, args.topic);
     verdict(env, &[args.history], args.terms, args.json)
 }
 
-/// Makes the topic unless it is there.
-async fn make_topic(cluster: &Cluster, args: &RunArgs) -> Result<()> {
-    match cluster.admin.route(&args.topic).await {
-        Err(Error::NoRoute { .. }) => {}
-        known => return Ok(known.map(drop)?),
-    }
-    cluster.admin.create_topic(&args.topic, args.queues).await?;
-    let known = async || cluster.admin.route(&args.topic).await.is_ok();
-    if !cluster.until(Duration::from_secs(10), known).await {
-        return Err(cluster.no_topic(&args.topic).await.into());
-    }
-    Ok(())
+/// Makes the topic unless it is there, and gives its queues. Servers that do not answer are waited for.
+async fn make_topic(cluster: &Cluster, args: &RunArgs, limit: Duration) -> Result<BTreeSet<MessageQueue>> {
+    let mut outcome = Err(Error::NoRoute { topic: args.topic.clone() });
+    let known = async || {
+        outcome = cluster.admin.queues(&args.topic).await;
+        if let Err(Error::NoRoute { .. }) = &outcome {
+            // Known to the NameServers in a moment.
+            outcome = cluster.admin.create_topic(&args.topic, args.queues).await.map(|()| Vec::new());
+        }
+        match &outcome {
+            Ok(queues) => !queues.is_empty(),
+            Err(error) => !error.retryable(),
+        }
+    };
+    cluster.until(limit, known).await;
+    Ok(outcome?.into_iter().collect())
 }

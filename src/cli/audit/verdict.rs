@@ -50,13 +50,9 @@ pub fn run(args: &FilesArgs) -> Result<ExitCode> {
 /// # Errors
 /// If a file cannot be read, or is none.
 pub fn verdict(env: &Env, paths: &[PathBuf], terms: TermsArgs, json: JsonArg) -> Result<ExitCode> {
-    let mut histories = Vec::new();
-    for path in all_files(env, paths)? {
-        let history = read(env, &path).with_context(|| format!("history {} cannot be read", path.display()))?;
-        if history.cut_bytes > 0 {
-            tell!("warning: {} bytes at the end of {} are no whole block", history.cut_bytes, path.display());
-        }
-        histories.push(history);
+    let histories = read_all(env, paths)?;
+    for history in histories.iter().filter(|history| history.cut_bytes > 0) {
+        tell!("warning: the last {} bytes of {} are no whole block", history.cut_bytes, history.name);
     }
     let merged = merge(&histories);
     let judged = judge(&merged, Terms { may_lose: terms.may_lose, unfinished: terms.unfinished });
@@ -66,6 +62,15 @@ pub fn verdict(env: &Env, paths: &[PathBuf], terms: TermsArgs, json: JsonArg) ->
         print(&merged, &judged);
     }
     Ok(if is_broken(&judged) { ExitCode::from(EXIT_REFUSED) } else { ExitCode::SUCCESS })
+}
+
+/// Reads the histories of these files and folders.
+///
+/// # Errors
+/// If a file cannot be read, or is none.
+pub fn read_all(env: &Env, paths: &[PathBuf]) -> Result<Vec<Recorded>> {
+    let read = |path: &PathBuf| read(env, path).with_context(|| format!("history {} cannot be read", path.display()));
+    all_files(env, paths)?.iter().map(read).collect()
 }
 
 fn all_files(env: &Env, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {

@@ -1,6 +1,7 @@
 //! Looking after a cluster: topics, groups, offsets, routes, messages, statistics.
 
 mod groups;
+mod members;
 mod messages;
 mod nameservers;
 mod offsets;

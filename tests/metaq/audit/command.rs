@@ -44,6 +44,7 @@ fn a_run_proves_that_nothing_is_lost_and_finds_what_is() {
 
     // A topic made anew has none of what was acknowledged.
     server.done(&["topic", "delete", "Shop", "--yes"]);
+    server.done(&["topic", "create", "Shop", "--queues", "4"]);
     let ran = server.run(&[&read[..], &none].concat());
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.out.contains("BROKEN     acknowledged messages are kept"), "{ran:?}");
