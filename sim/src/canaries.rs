@@ -112,7 +112,7 @@ pub const ALL: &[Planted] = &[
     row(Canary::CommitAfterRollback, "transactions", &[AS_DECIDED]),
     row(Canary::CommitAgain, "transactions", &[AS_DECIDED]),
     row(Canary::HalvesApart, "transactions", &[AS_DECIDED]),
-    row(Canary::CommitForgotten, "transactions", &[AS_DECIDED]),
+    row(Canary::CommitForgotten, "transactions_cut", &[AS_DECIDED]),
     row(Canary::TransactionProgressEarly, "transactions_async", &[AS_DECIDED]),
     row(Canary::NoGivenUpTopic, "transactions", &[AS_DECIDED]),
     row(Canary::UnaskedCounts, "transactions_group_gone", &[AS_DECIDED]),

@@ -143,6 +143,7 @@ pub const ALL: &[Scenario] = &[
     client_edges::LATE_ANSWERS,
     transactions::TRANSACTIONS,
     transactions::ASYNC,
+    transactions::CUT,
     transactions::GROUP_GONE,
     swarm::NETWORK,
     swarm::SYNC,
