@@ -334,7 +334,7 @@ async fn wait_copied(cluster: &Cluster, master: &Broker, slave: &Broker) {
 }
 
 async fn promote(client: &Client, despite_master: bool) -> Command {
-    let header = PromoteBroker { despite_master };
+    let header = PromoteBroker { despite_master, despite_others: false };
     client.ask(Command::request(own_request::PROMOTE_BROKER).with_ext(&header)).await
 }
 
