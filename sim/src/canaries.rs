@@ -74,6 +74,7 @@ pub const ALL: &[Planted] = &[
     // Filters.
     row(Canary::UnmatchedSkipsAhead, "filters", &[MATCHES]),
     row(Canary::WokenUnfiltered, "filters", &[MATCHES]),
+    row(Canary::ReplyGoesBack, "requests", &["requests are answered"]),
     row(Canary::OffsetsNotSaved, "members", &[OFFSETS]),
     row(Canary::OffsetsAboveEnd, "broker_async_power_cut", &[DELIVERED]),
     row(Canary::NewGroupAtEnd, "members", &["consumers skip nothing", DELIVERED]),

@@ -24,6 +24,8 @@ mod cluster;
 mod disks;
 #[path = "../scenarios/filters.rs"]
 mod filters;
+#[path = "../scenarios/requests.rs"]
+mod requests;
 #[path = "../scenarios/goodbyes.rs"]
 mod goodbyes;
 #[path = "../scenarios/load.rs"]
@@ -110,6 +112,7 @@ pub const ALL: &[Scenario] = &[
     clients::LONG_POLL,
     processes::PROCESSES,
     filters::FILTERS,
+    requests::REQUESTS,
     stalls::STALLED_CUT,
     stalls::HANDED_BACK_FAILING,
     stalls::FAILED_SYNC_CUT,

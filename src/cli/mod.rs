@@ -21,6 +21,7 @@ mod signals;
 mod store_check;
 mod tail;
 mod topic;
+mod trace;
 mod txn;
 
 use std::path::PathBuf;

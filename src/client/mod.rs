@@ -24,11 +24,14 @@ mod nameservers;
 mod producer;
 mod recorder;
 mod remote;
+mod requests;
 mod rules;
 mod server_requests;
 mod timing;
+mod trace;
 
 pub use crate::proto::body::MessageQueue;
+pub use crate::proto::message::trace::{Trace, TraceKind};
 pub use admin::{Admin, GroupLag, ResetTo, TopicTraffic};
 pub use compression::UnpackError;
 pub use consumer::{
@@ -38,8 +41,8 @@ pub use error::Error;
 pub use instance::Client;
 pub use message::{Message, Received};
 pub use producer::{
-    Attempt, AutoBatch, Durability, LocalTransaction, Producer, ProducerBuilder, SendError, Sent, Transacted,
-    TransactionProducer,
+    Attempt, AutoBatch, Durability, LocalTransaction, Producer, ProducerBuilder, RequestError, SendError, Sent,
+    Transacted, TransactionProducer,
 };
 pub use recorder::Recorder;
 pub use rules::allocation::{Allocation, AllocationError, MachineRooms};

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
+use tokio::sync::Semaphore;
+
 use super::instance::Shared;
 use super::members::GroupMember;
 use super::message::Received;
 use super::producer::Named;
-use tokio::sync::Semaphore;
-
 use crate::actors::net::{Answer, ConnectionHandle, Output, Service};
 use crate::proto::body::{from_slice, to_vec, GetConsumerStatusBody, MessageQueue, ResetOffsetBody};
 use crate::proto::message::properties;
 use crate::proto::remoting::requests::{
     CheckTransactionState, ConsumeMessageDirectly, GetConsumerRunningInfo, GetConsumerStatus, NotifyConsumerIdsChanged,
-    ResetConsumerClientOffset,
+    PushReplyMessage, ResetConsumerClientOffset,
 };
 use crate::proto::remoting::{encode_response, request, response, Head, RawFrame, Response};
 
@@ -82,7 +82,13 @@ impl ServerRequests {
                     Response::success().with_body(to_vec(&member.consume_directly(message).await))
                 })))
             }
-            // Replies belong to producers that this client does not have yet.
+            request::PUSH_REPLY_MESSAGE_TO_CLIENT => {
+                let reply = Received::of_reply(&PushReplyMessage::decode(&head.ext)?, body);
+                if let Some(client) = self.client.upgrade() {
+                    client.requests.replied(reply);
+                }
+                Ok(Reply::Now(Response::success()))
+            }
             code => Err(Response::not_supported(code)),
         }
     }

@@ -37,6 +37,8 @@ pub enum Canary {
     LostWakeUp,
     /// A pull that found messages but none that matches goes on at the end of its queue.
     UnmatchedSkipsAhead,
+    /// A reply is handed to the one who sent it.
+    ReplyGoesBack,
     /// A pull that has waited forgets its filter.
     WokenUnfiltered,
     /// A member that lost a queue still commits offsets of it.
