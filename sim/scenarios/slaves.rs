@@ -191,7 +191,8 @@ async fn promote_longest(cluster: &mut Cluster) -> Verdict {
         else {
             return Err(Violation::new("a slave can be promoted", "there is none"));
         };
-        let promote = Command::request(own_request::PROMOTE_BROKER).with_ext(&PromoteBroker { despite_master: true });
+        let promote = Command::request(own_request::PROMOTE_BROKER)
+            .with_ext(&PromoteBroker { despite_master: true, despite_others: false });
         let address = format!("{}:{BROKER_PORT}", world.ip(slave.node));
         let answer = Remote::new(world.env(cluster.admin), address).call(promote, LIMIT * 10).await;
         match answer {

@@ -101,11 +101,11 @@ pub async fn send_junk(cluster: Cluster, broker: usize) {
     let address = format!("{}:{HA_PORT}", world.ip(cluster.brokers[broker]));
     let env = world.env(cluster.admin);
     loop {
-        world.sleep(Duration::from_millis(random.between(10, 2_000))).await;
+        world.sleep(Duration::from_millis(random.between(10, 300))).await;
         let Ok(mut stream) = env.net.connect(&address).await else { continue };
         let said = match random.below(4) {
-            // A position that no slave can have.
-            0 => i64::MAX.to_be_bytes().to_vec(),
+            // A position that no slave can have, twice, since the first one counts for nothing.
+            0 => [i64::MAX.to_be_bytes(); 2].concat(),
             1 => vec![0; 8],
             // A slave of another kind, with a position of its own.
             2 => [
