@@ -15,6 +15,7 @@ pub mod env;
 pub mod config;
 pub mod proto;
 pub mod store;
+pub mod ha;
 pub mod nameserver;
 pub mod broker;
 pub mod actors;

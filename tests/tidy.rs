@@ -10,7 +10,7 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
     let config = [base.clone(), vec!["proto"]].concat();
     let store = [proto.clone(), vec!["proto", "config"]].concat();
     let rules = [store.clone(), vec!["store"]].concat();
-    let actors = [rules.clone(), vec!["nameserver", "broker"]].concat();
+    let actors = [rules.clone(), vec!["nameserver", "broker", "ha"]].concat();
     let client = [proto.clone(), vec!["proto", "store", "actors", "audit"]].concat();
     let cli = [actors.clone(), vec!["actors", "client", "audit"]].concat();
     BTreeMap::from([
@@ -19,7 +19,8 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
         ("proto", proto),
         ("store", store),
         ("nameserver", rules.clone()),
-        ("broker", rules),
+        ("broker", rules.clone()),
+        ("ha", rules),
         ("actors", actors),
         ("audit", vec!["proto", "store"]),
         ("client", client),
@@ -28,7 +29,7 @@ fn allowed() -> BTreeMap<&'static str, Vec<&'static str>> {
 }
 
 /// Modules whose code decides and therefore names no runtime.
-const DECIDE: [&str; 6] = ["proto", "store", "nameserver", "broker", "config", "audit"];
+const DECIDE: [&str; 7] = ["proto", "store", "nameserver", "broker", "ha", "config", "audit"];
 /// They panic when nobody reads any more.
 const LOUD: [&str; 4] = [" println!(", " eprintln!(", " print!(", " eprint!("];
 /// The world, which only `env/real` touches.

@@ -5,24 +5,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use metaq::config::broker::FlushDiskType;
 use metaq::proto::body::json::from_slice;
 use metaq::proto::body::{
-    to_vec, ConsumerOffsetSerializeWrapper, SubscriptionGroupConfig, SubscriptionGroupWrapper,
+    to_vec, ConsumerOffsetSerializeWrapper, HaRuntimeInfo, SubscriptionGroupConfig, SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
 };
-use metaq::proto::remoting::requests::{UpdateAndCreateTopic, UpdateConsumerOffset};
-use metaq::proto::remoting::{request, response, Command};
+use metaq::proto::remoting::requests::{PromoteBroker, UpdateAndCreateTopic, UpdateConsumerOffset};
+use metaq::proto::remoting::{own_request, request, response, Command};
 
-use crate::checkers::Violation;
+use crate::checkers::{
+    acknowledged_kept, all_delivered, messages_intact, nothing_read_early, offsets_dense, stored_in_order, stored_once,
+    Violation,
+};
 use crate::client::{Producer, Remote};
 use crate::cluster::{Cluster, GROUP, TOPIC};
 use crate::faults::{Draw, Fault, NetFault, ProcessFault};
+use crate::net::LinkState;
 use crate::plan::{Plan, Send};
 use crate::random::Stream;
+use crate::replicas::logs_become_equal;
 use crate::routes::{routes_are_true, watch_routes};
 use crate::scenarios::{Scenario, Verdict};
 use crate::sometimes;
 use crate::stage::{begin_faults, Bounds};
+use crate::workload::{all_take_messages, Workload};
 use crate::world::{NodeId, World};
 
 /// Slaves copy tables while master, slaves, NameServers and links fail.
@@ -32,10 +39,24 @@ pub const METADATA: Scenario = Scenario {
         "masters and slaves die and are cut off while topics, groups and offsets change; slaves have them all in the \
             end, and no offset ever goes back at a slave",
     draft: |d| {
-        d.nameservers(1..=2).slaves(1..=2).rest(60_000);
+        // A power cut takes from the master what its slaves have heard already.
+        d.nameservers(1..=2).slaves(1..=2).rest(60_000).set("flushConsumerOffsetInterval", 20_000);
         d.fault(1..=4, "trouble", trouble);
     },
     play: |world, plan| play(world, plan).boxed_local(),
+};
+
+/// A slave becomes the master by request while everything runs.
+pub const PROMOTION: Scenario = Scenario {
+    name: "promotion",
+    story:
+        "SYNC_MASTER: the master dies, hangs or is cut off, a slave is promoted while clients work, and the old master \
+            comes back, as a slave or by mistake as a master; nothing acknowledged is lost and no offset goes back",
+    draft: |d| {
+        d.slaves(2..=2).flush(&[FlushDiskType::SyncFlush]).consumer(GROUP, 0).producers(1..=2, 100..=300, &[100]);
+        d.set("brokerRole", "SYNC_MASTER").set("inSyncReplicas", 2).set("slaveReadEnable", true);
+    },
+    play: |world, plan| promotion(world, plan).boxed_local(),
 };
 
 const NEVER_BACK: &str = "no offset goes back at a slave";
@@ -71,8 +92,8 @@ async fn play(world: World, plan: Arc<Plan>) -> Verdict {
     routes_are_true(&cluster, bounds.registered).await?;
     in_sync(&cluster).await?;
     world.spawn_here(watch_routes(cluster.clone(), bounds));
-    for (index, _) in cluster.slaves.iter().enumerate() {
-        world.spawn_here(watch_offsets(cluster.clone(), index));
+    for slave in &cluster.slaves {
+        world.spawn_here(watch_offsets(cluster.clone(), slave.node));
     }
     begin_faults(&world, &plan);
     let mut admin = Administrator::new(&cluster);
@@ -87,6 +108,120 @@ async fn play(world: World, plan: Arc<Plan>) -> Verdict {
         admin.act().await;
     }
     in_sync(&cluster).await
+}
+
+async fn promotion(world: World, plan: Arc<Plan>) -> Verdict {
+    let mut cluster = Cluster::start(&world, &plan).await;
+    let (bounds, mut random) = (Bounds::of(&plan), world.random("promotion"));
+    routes_are_true(&cluster, bounds.registered).await?;
+    make_group(&cluster).await?;
+    in_sync(&cluster).await?;
+    let workload = Workload::start(&cluster, &plan);
+    for slave in &cluster.slaves {
+        world.spawn_here(watch_offsets(cluster.clone(), slave.node));
+    }
+    world.sleep(Duration::from_micros(random.below(plan.workload_us().max(1)))).await;
+    let master = cluster.brokers[0];
+    let trouble = lose_master(&cluster, &mut random);
+    world.sleep(Duration::from_millis(random.below(6_000))).await;
+    promote_longest(&mut cluster).await?;
+    world.sleep(Duration::from_millis(random.between(100, 40_000))).await;
+    bring_back(&cluster, master, trouble, &mut random).await;
+    workload.finished().await;
+    crate::faults::heal(&world);
+    routes_are_true(&cluster, bounds.registered).await?;
+    all_take_messages(&cluster, &[0], bounds.registered, "a promoted broker takes messages").await?;
+    world.sleep(bounds.delivered).await;
+    logs_become_equal(&cluster, COPIED).await?;
+    cluster.find_all().await;
+    let events = world.history().events();
+    messages_intact(&events)?;
+    acknowledged_kept(&events)?;
+    nothing_read_early(&events)?;
+    offsets_dense(&events)?;
+    stored_once(&events)?;
+    stored_in_order(&events)?;
+    all_delivered(&events, &[GROUP])
+}
+
+/// What happened to the master.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    Dead,
+    Hangs,
+    CutOff,
+}
+
+fn lose_master(cluster: &Cluster, random: &mut Stream) -> Lost {
+    let (world, master) = (&cluster.world, cluster.brokers[0]);
+    match random.below(5) {
+        0 => world.kill(master),
+        1 => world.power_cut(master),
+        2 | 3 => {
+            world.pause(master);
+            return Lost::Hangs;
+        }
+        _ => {
+            for node in cluster.members().into_iter().chain(cluster.nameservers.iter().copied()) {
+                if node != master {
+                    world.shut_link(master, node, LinkState::Cut, "master cut off");
+                    world.shut_link(node, master, LinkState::Cut, "master cut off");
+                }
+            }
+            return Lost::CutOff;
+        }
+    }
+    Lost::Dead
+}
+
+/// Promotes the slave whose log is longest, as `metaq broker promote` does.
+async fn promote_longest(cluster: &mut Cluster) -> Verdict {
+    let world = cluster.world.clone();
+    let deadline = world.now() + COPIED;
+    loop {
+        let mut longest = None;
+        for slave in cluster.slaves.clone() {
+            let state = ask(cluster, slave.node, Command::request(request::GET_BROKER_HA_STATUS)).await;
+            let state = state.and_then(|answer| from_slice::<HaRuntimeInfo>(&answer.body).ok());
+            let end = state.map_or(-1, |state| state.ha_client_runtime_info.max_offset);
+            longest = longest.max(Some((end, slave.node)));
+        }
+        let Some(slave) =
+            cluster.slaves.iter().copied().find(|slave| longest.is_some_and(|(_, node)| node == slave.node))
+        else {
+            return Err(Violation::new("a slave can be promoted", "there is none"));
+        };
+        let promote = Command::request(own_request::PROMOTE_BROKER).with_ext(&PromoteBroker { despite_master: true });
+        let address = format!("{}:{BROKER_PORT}", world.ip(slave.node));
+        let answer = Remote::new(world.env(cluster.admin), address).call(promote, LIMIT * 10).await;
+        match answer {
+            Ok(answer) if answer.code == response::SUCCESS => {
+                world.note(slave.node, "promoted", &[], "");
+                cluster.promoted(slave);
+                return Ok(());
+            }
+            _ if world.now() > deadline => {
+                return Err(Violation::new("a slave can be promoted", format!("{answer:?}")));
+            }
+            _ => world.sleep(Duration::from_millis(500)).await,
+        }
+    }
+}
+
+/// The old master comes back: at once as a slave, or first as what it was.
+async fn bring_back(cluster: &Cluster, master: NodeId, lost: Lost, random: &mut Stream) {
+    let world = &cluster.world;
+    match lost {
+        Lost::Dead => {}
+        Lost::Hangs => world.resume_fully(master),
+        Lost::CutOff => world.open_all_links(),
+    }
+    if lost != Lost::Dead {
+        sometimes!("an old master goes on for a while");
+        world.sleep(Duration::from_millis(random.below(60_000))).await;
+        world.kill(master);
+    }
+    world.boot(master);
 }
 
 async fn make_group(cluster: &Cluster) -> Verdict {
@@ -155,8 +290,8 @@ async fn ask(cluster: &Cluster, node: NodeId, command: Command) -> Option<Comman
 }
 
 /// Looks at a slave's offsets all the time: within one life of its process none goes back.
-async fn watch_offsets(cluster: Cluster, index: usize) {
-    let (world, node) = (cluster.world.clone(), cluster.slaves[index].node);
+async fn watch_offsets(cluster: Cluster, node: NodeId) {
+    let world = cluster.world.clone();
     let (mut life, mut seen) = (0, BTreeMap::new());
     loop {
         world.sleep(Duration::from_millis(500)).await;

@@ -38,8 +38,11 @@ const DENSE: &str = "offsets are dense and unique";
 const AGREE: &str = "queues and log agree";
 const AGAIN: &str = "handed back messages come again";
 const FREED: &str = "a freed disk takes messages again";
+const AS_DECIDED: &str = "a transaction takes effect exactly as first decided";
 const MATCHES: &str = "a filtered group gets exactly what matches";
 const STAYS: &str = "a route stays while its broker registers";
+
+const COPIED: &str = "slaves get their master's log";
 
 const fn row(canary: Canary, scenario: &'static str, checkers: &'static [&'static str]) -> Planted {
     Planted { canary, scenario, checkers }
@@ -71,6 +74,7 @@ pub const ALL: &[Planted] = &[
     // Filters.
     row(Canary::UnmatchedSkipsAhead, "filters", &[MATCHES]),
     row(Canary::WokenUnfiltered, "filters", &[MATCHES]),
+    row(Canary::ReplyGoesBack, "requests", &["requests are answered"]),
     row(Canary::OffsetsNotSaved, "members", &[OFFSETS]),
     row(Canary::OffsetsAboveEnd, "broker_async_power_cut", &[DELIVERED]),
     row(Canary::NewGroupAtEnd, "members", &["consumers skip nothing", DELIVERED]),
@@ -89,9 +93,23 @@ pub const ALL: &[Planted] = &[
     row(Canary::AnybodyUnlocks, "locks", &[HOLDER]),
     row(Canary::LockEndsWithConnection, "locks", &[HOLDER]),
     row(Canary::StaleOffsetsReturn, "slave_metadata", &["no offset goes back at a slave"]),
+    row(Canary::StaleOffsetsPushed, "promotion", &["no offset goes back at a slave", OFFSETS]),
     row(Canary::SlaveMissesChanges, "slave_metadata", &["slaves have their master's tables"]),
     row(Canary::DeadMemberStays, "members", &["members are who is there"]),
     row(Canary::ReviveDeletedTopics, "model", &["answers are those of the reference model"]),
+    row(Canary::SlaveOffsetTrusted, "replication_master_lost", &[KEPT, EARLY, DENSE]),
+    row(Canary::AbsentSlaveCounts, "replication_master_lost", &[KEPT, EARLY, DENSE]),
+    row(Canary::AcknowledgeBeforeSlaves, "replication_master_lost", &[KEPT, EARLY, DENSE]),
+    row(Canary::ShowUnreplicated, "replication_master_lost", &[EARLY, DENSE]),
+    row(Canary::SlaveReportsUnsynced, "replication_master_lost", &[KEPT, EARLY, DENSE]),
+    row(Canary::NoNewEpoch, "replication", &[COPIED, KEPT, DENSE]),
+    row(Canary::CommitAfterRollback, "transactions", &[AS_DECIDED]),
+    row(Canary::CommitAgain, "transactions", &[AS_DECIDED]),
+    row(Canary::HalvesApart, "transactions", &[AS_DECIDED]),
+    row(Canary::CommitForgotten, "transactions", &[AS_DECIDED]),
+    row(Canary::TransactionProgressEarly, "transactions_async", &[AS_DECIDED]),
+    row(Canary::NoGivenUpTopic, "transactions", &[AS_DECIDED]),
+    row(Canary::UnaskedCounts, "transactions_group_gone", &[AS_DECIDED]),
     row(Canary::FailOnPurpose, "calm", &["the pipeline canary"]),
     row(Canary::RealEntropy, "calm", &[REPLAY]),
     row(Canary::ClientCommitsPulled, "client_rebalance_storm", &[COMMITTED, CONSUMED]),

@@ -1,5 +1,6 @@
 //! NameServers and brokers as the product has them, on simulated machines.
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,12 +19,16 @@ use metaq::proto::remoting::{request, response, Command};
 use crate::checkers::Violation;
 use crate::client::{ClientError, Consumer, Remote, Routes};
 use crate::history::{Event, Queue};
-use crate::plan::{broker_name, slave_name, Client, Plan};
+use crate::plan::{broker_name, Client, Plan};
 use crate::sometimes;
 use crate::world::{NodeId, World};
 
 const NAMESERVER_PORT: u16 = 9876;
 const BROKER_PORT: u16 = 10_911;
+/// Where masters serve slaves.
+pub const HA_PORT: u16 = 10_912;
+/// The id of a master that lost its place.
+const OLD_MASTER_ID: u64 = 9;
 /// How long a broker that was just started may take until it serves.
 pub const START_LIMIT: Duration = Duration::from_secs(30);
 /// How long a broker that is asked to stop may take.
@@ -113,7 +118,37 @@ impl Cluster {
 
     /// The machines of all brokers, slaves among them.
     pub fn members(&self) -> Vec<NodeId> {
-        self.brokers.iter().copied().chain(self.slaves.iter().map(|slave| slave.node)).collect()
+        let slaves = self.slaves.iter().map(|slave| slave.node).filter(|slave| !self.brokers.contains(slave));
+        self.brokers.iter().copied().chain(slaves).collect()
+    }
+
+    /// The master's machine is lost for good, and a slave goes on in its place.
+    pub async fn replace_by(&mut self, slave: Slave) {
+        let (lost, node, config) = (self.brokers[slave.broker], slave.node, self.config_of(slave.broker));
+        self.world.set_program(lost, |_| {});
+        for gone in [lost, node] {
+            if self.world.is_alive(gone) {
+                self.world.kill(gone);
+            }
+        }
+        self.world.disk(lost).wipe();
+        let mut config = config;
+        config.broker_role = BrokerRole::AsyncMaster;
+        self.world.set_program(node, move |world| run_broker(world, node, config.clone()));
+        self.world.boot(node);
+        self.brokers[slave.broker] = node;
+        self.make_topic(slave.broker).await;
+    }
+
+    /// A slave has become the master while it ran, and is from its next start on. The old master comes back as a slave.
+    pub fn promoted(&mut self, slave: Slave) {
+        let old = Slave { node: self.brokers[slave.broker], broker: slave.broker, id: OLD_MASTER_ID };
+        self.brokers[slave.broker] = slave.node;
+        let (master, demoted) = (self.config_of(slave.broker), self.config_of_slave(&old));
+        self.world.set_program(slave.node, move |world| run_broker(world, slave.node, master.clone()));
+        self.world.set_program(old.node, move |world| run_broker(world, old.node, demoted.clone()));
+        self.slaves.retain(|other| other.node != slave.node);
+        self.slaves.push(old);
     }
 
     /// Addresses of the NameServers.
@@ -178,6 +213,23 @@ impl Cluster {
         Err(Violation::new("a broker starts", "it does not answer"))
     }
 
+    /// A pull as an administrator does it, again until it is answered; `None` if there is nothing more, or no such topic.
+    pub async fn read(&self, index: usize, pull: Command) -> Result<Option<Command>, Violation> {
+        let address = format!("{}:{BROKER_PORT}", self.world.ip(self.brokers[index]));
+        let mut remote = Remote::new(self.world.env(self.admin), address);
+        let deadline = self.world.now() + START_LIMIT;
+        while self.world.now() < deadline {
+            match remote.call(pull.clone(), Duration::from_secs(3)).await {
+                Ok(answer) if answer.code == response::SUCCESS => return Ok(Some(answer)),
+                Ok(answer) if [response::PULL_NOT_FOUND, response::TOPIC_NOT_EXIST].contains(&answer.code) => {
+                    return Ok(None);
+                }
+                Ok(_) | Err(_) => self.world.sleep(Duration::from_millis(50)).await,
+            }
+        }
+        Err(Violation::new("queues can be read", "a broker does not answer a pull"))
+    }
+
     /// Every queue of the topic.
     pub fn queues(&self) -> Vec<Queue> {
         let brokers = 0..self.brokers.len();
@@ -196,12 +248,10 @@ impl Cluster {
     /// The machines of brokers, slaves among them, that a NameServer names for the topic; `None` if it does not answer.
     pub async fn brokers_known_to(&self, nameserver: usize) -> Option<Vec<String>> {
         let address = self.nameserver_addresses()[nameserver].clone();
-        let machine = |broker: &str, id: i64| match id {
-            0 => broker.to_owned(),
-            id => slave_name(broker, id as u64),
-        };
+        let at = |node: &NodeId| (format!("{}:{BROKER_PORT}", self.world.ip(*node)), self.world.name(*node));
+        let machines: BTreeMap<String, String> = self.members().iter().map(at).collect();
         let members = |data: BrokerData| -> Vec<String> {
-            data.broker_addrs.keys().map(|id| machine(&data.broker_name, *id)).collect()
+            data.broker_addrs.into_values().map(|at| machines.get(&at).cloned().unwrap_or(at)).collect()
         };
         let known = match Routes::new(self.world.env(self.admin), &[address]).route(TOPIC).await {
             Ok(route) => Some(route.broker_datas.into_iter().flat_map(members).collect()),

@@ -28,6 +28,14 @@ impl History {
                 self.trace.note(client, "scheduled", &[*message, delay.as_millis() as u64], "");
             }
             Event::Unknown(message) => self.trace.note(client, "unknown", &[*message], ""),
+            Event::Prepared(message) => self.trace.note(client, "prepared", &[*message], ""),
+            Event::Deciding(message, commit) => {
+                self.trace.note(client, "deciding", &[*message, u64::from(*commit)], "");
+            }
+            Event::Decided(message, commit) => {
+                self.trace.note(client, "decided", &[*message, u64::from(*commit)], "");
+            }
+            Event::KeptAside(message) => self.trace.note(client, "kept aside", &[*message], ""),
             Event::HandedBack(_, message) => self.trace.note(client, "handed back", &[*message], ""),
             Event::Acknowledged(message, place) => self.note_place(client, "acknowledged", *message, place),
             Event::Consumed(_, message, place) => self.note_place(client, "consumed", *message, place),

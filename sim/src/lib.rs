@@ -23,6 +23,7 @@ pub mod net;
 pub mod plan;
 pub mod random;
 pub mod reach;
+pub mod replicas;
 pub mod report;
 pub mod routes;
 pub mod runner;

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 /// All marks. `sometimes!` takes no others, which the compiler checks, so a sweep also knows those it never reached.
 pub const ALL: &[&str] = &[
     "a group commits at a slave",
+    "an old master goes on for a while",
     "a machine was told to die and was dead already",
     "a machine was paused twice at once",
     "a process that may fail ended by itself",
@@ -17,6 +18,7 @@ pub const ALL: &[&str] = &[
     "a consumer got a message twice",
     "a broker died before it served",
     "two brokers were down at once",
+    "a slave took over with messages",
     "all NameServers were down at once",
     "a broker served again",
     "a fault struck while another was on",

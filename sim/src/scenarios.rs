@@ -24,6 +24,8 @@ mod cluster;
 mod disks;
 #[path = "../scenarios/filters.rs"]
 mod filters;
+#[path = "../scenarios/requests.rs"]
+mod requests;
 #[path = "../scenarios/goodbyes.rs"]
 mod goodbyes;
 #[path = "../scenarios/load.rs"]
@@ -34,6 +36,8 @@ mod model;
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/replication.rs"]
+mod replication;
 #[path = "../scenarios/processes.rs"]
 mod processes;
 #[path = "../scenarios/slaves.rs"]
@@ -44,6 +48,10 @@ mod stalls;
 pub(crate) mod store_crash;
 #[path = "../scenarios/swarm.rs"]
 mod swarm;
+#[path = "../scenarios/transaction_support.rs"]
+mod transaction_support;
+#[path = "../scenarios/transactions.rs"]
+mod transactions;
 
 /// How a run ends.
 pub type Verdict = Result<(), Violation>;
@@ -97,16 +105,22 @@ pub const ALL: &[Scenario] = &[
     model::MODEL,
     goodbyes::GOODBYES,
     slaves::METADATA,
+    slaves::PROMOTION,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,
     clients::LONG_POLL,
     processes::PROCESSES,
     filters::FILTERS,
+    requests::REQUESTS,
     stalls::STALLED_CUT,
     stalls::HANDED_BACK_FAILING,
     stalls::FAILED_SYNC_CUT,
     stalls::FREED,
+    replication::COPIES,
+    replication::LAGGING,
+    replication::MASTER_LOST,
+    replication::EXPIRED,
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,
@@ -120,6 +134,9 @@ pub const ALL: &[Scenario] = &[
     client_edges::LOCK_LOST,
     client_edges::STALE_ROUTES,
     client_edges::LATE_ANSWERS,
+    transactions::TRANSACTIONS,
+    transactions::ASYNC,
+    transactions::GROUP_GONE,
     swarm::NETWORK,
     swarm::SYNC,
     swarm::EVERYTHING,

@@ -97,6 +97,14 @@ pub enum Event {
     Range(Queue, u64, u64, Duration),
     /// All faults have ended.
     Healed,
+    /// It was told that the half message is stored.
+    Prepared(Message),
+    /// It begins to tell the broker that a transaction is committed, or rolled back.
+    Deciding(Message, bool),
+    /// It was told that this is done.
+    Decided(Message, bool),
+    /// The message lay in the topic for transactions that were given up when all faults had ended.
+    KeptAside(Message),
 }
 
 impl Event {
@@ -120,7 +128,11 @@ impl Event {
             | Event::Tried(_, message, _)
             | Event::HandingBack(_, message)
             | Event::GivenUp(_, message)
-            | Event::DeadLetter(_, message) => Some(message),
+            | Event::DeadLetter(_, message)
+            | Event::Prepared(message)
+            | Event::Deciding(message, _)
+            | Event::Decided(message, _)
+            | Event::KeptAside(message) => Some(message),
             _ => None,
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::proto::QueueOffset;
 
+use super::transaction::{Decision, TransactionId};
 use super::ConnectionId;
 
 /// Something the rules cannot do themselves. Carry them out in order; none of them has an answer.
@@ -111,6 +112,36 @@ pub enum Report {
         /// The offset it goes on at.
         to: i64,
     },
+    /// A producer decides otherwise about a transaction than was decided before.
+    LateEnd {
+        /// The transaction.
+        id: TransactionId,
+        /// What it wants.
+        wanted: Decision,
+        /// What stands; `None`: it has ended, nobody remembers how.
+        stands: Option<Decision>,
+    },
+    /// A transaction was given up: its message lies in `TRANS_CHECK_MAX_TIME_TOPIC`.
+    TransactionGivenUp {
+        /// The transaction.
+        id: TransactionId,
+        /// How often its producer was asked.
+        checks: u32,
+    },
+    /// A producer is to be asked about transactions, and nobody of its group is there.
+    NobodyToAsk {
+        /// The group.
+        group: Arc<str>,
+    },
+    /// Half messages are gone before they were decided.
+    HalfMessagesLost {
+        /// The first of them.
+        from: QueueOffset,
+        /// Behind the last of them.
+        to: QueueOffset,
+        /// Why.
+        why: &'static str,
+    },
     /// A table is full, something was refused.
     TableFull {
         /// The setting that limits it.
@@ -131,6 +162,10 @@ impl Report {
             Report::DelayedLost { level, .. } => ("delayed lost", level.to_string().into()),
             Report::TimedLost { .. } => ("timed lost", "".into()),
             Report::OffsetMoved { group, .. } => ("offset moved", Arc::clone(group)),
+            Report::LateEnd { id, .. } => ("late end", Arc::clone(&id.group)),
+            Report::TransactionGivenUp { id, .. } => ("transaction given up", Arc::clone(&id.group)),
+            Report::NobodyToAsk { group } => ("nobody to ask", Arc::clone(group)),
+            Report::HalfMessagesLost { .. } => ("half messages lost", "".into()),
             Report::TableFull { setting, .. } => ("table full", (*setting).into()),
         }
     }
@@ -160,6 +195,25 @@ impl fmt::Display for Report {
                 "group {group} asked for offset {from} of {} queue {}: moved to {to}",
                 queue.topic, queue.queue_id
             ),
+            Report::LateEnd { id, wanted, stands } => {
+                write!(out, "transaction {} of group {} shall be {wanted}, but it ", id.key, id.group)?;
+                match stands {
+                    Some(stands) => write!(out, "has been {stands}: the first decision stands"),
+                    None => out.write_str("has ended before: the first decision stands"),
+                }
+            }
+            Report::TransactionGivenUp { id, checks } => write!(
+                out,
+                "transaction {} of group {} was given up after {checks} questions: its message lies in \
+                 TRANS_CHECK_MAX_TIME_TOPIC",
+                id.key, id.group
+            ),
+            Report::NobodyToAsk { group } => {
+                write!(out, "no producer of group {group} is there to be asked about its transactions: they wait")
+            }
+            Report::HalfMessagesLost { from, to, why } => {
+                write!(out, "half messages {} to {} are gone: {why}", from.0, to.0.saturating_sub(1))
+            }
             Report::TableFull { setting, limit } => write!(out, "refused: {setting} is {limit}"),
         }
     }

@@ -7,6 +7,8 @@ use crate::proto::filter::FilterError;
 use crate::proto::message::names::NameError;
 use crate::proto::remoting::codes::response as code;
 
+use super::transaction::Decision;
+
 const FAQ: &str = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details.";
 
 /// Why a request is refused. Its `Display` is the remark.
@@ -62,6 +64,28 @@ pub enum BrokerError {
     ServiceNotAvailable { disk: String },
     #[error("store failed: {what}")]
     StoreFailed { what: String },
+
+    // Ending transactions.
+    #[error("Find prepared transaction message failed")]
+    NoHalfMessage,
+    #[error("The producer group wrong")]
+    HalfOfOtherGroup,
+    #[error("The transaction state table offset wrong")]
+    HalfOffset,
+    #[error("the transaction is not {asked}: its id is another one")]
+    HalfOfOtherTransaction { asked: String },
+    #[error("the transaction {id} has been {decision}: the first decision stands")]
+    TransactionEnded { id: String, decision: Decision },
+    #[error("the transaction {id} has ended before: the first decision stands")]
+    TransactionEndedBefore { id: String },
+    #[error("the immunity time of transaction {id} is over: its producer decides when it is asked")]
+    TransactionImmune { id: String },
+    #[error("the half message names no topic and queue")]
+    HalfWithoutDestination,
+    #[error("the transaction of the half message is open, or it has none")]
+    NothingToResume,
+    #[error("the broker is a slave: its master decides about transactions")]
+    TransactionOnSlave,
 
     // Pulling.
     #[error("the broker[{address}] pulling message is forbidden")]
@@ -221,6 +245,10 @@ impl BrokerError {
                 code::MESSAGE_ILLEGAL
             }
             Rejected | Overload | TableFull { .. } | NotOnThisSlave { .. } | NotSyncedYet => code::SYSTEM_BUSY,
+            TransactionEnded { .. } | TransactionEndedBefore { .. } | TransactionImmune { .. } => {
+                code::ILLEGAL_OPERATION
+            }
+            TransactionOnSlave => code::SLAVE_NOT_AVAILABLE,
             ServiceNotAvailable { .. } => code::SERVICE_NOT_AVAILABLE,
             Expression(_) => code::SUBSCRIPTION_PARSE_FAILED,
             GroupNotRegistered | SubscriptionMissing => code::SUBSCRIPTION_NOT_EXIST,
@@ -228,7 +256,13 @@ impl BrokerError {
             OffsetNotFound | OffsetNotFoundNotZero | NoMessageByKey => code::QUERY_NOT_FOUND,
             ResetNotOnline { .. } | ConsumerNotOnline { .. } => code::CONSUMER_NOT_ONLINE,
             ClientTimeout { .. } => code::CONSUME_MSG_TIMEOUT,
-            TimerNotEnabled
+            NoHalfMessage
+            | HalfOfOtherGroup
+            | HalfOffset
+            | HalfOfOtherTransaction { .. }
+            | HalfWithoutDestination
+            | NothingToResume
+            | TimerNotEnabled
             | TimerRecallsFull { .. }
             | NotAcceptingYet { .. }
             | StoreFailed { .. }

@@ -131,6 +131,11 @@ impl GroupTable {
         GroupTable { role, ..self }
     }
 
+    /// The table is that of a slave that becomes the master; see [`DataVersion::promote`].
+    pub fn promote(&mut self) {
+        self.version.promote();
+    }
+
     /// For sessions: each change is published there.
     pub fn directory(&self) -> &Arc<Directory<GroupView>> {
         &self.directory

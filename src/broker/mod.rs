@@ -23,6 +23,7 @@ pub mod send;
 pub mod send_back;
 pub mod timer;
 pub mod topics;
+pub mod transaction;
 
 use std::sync::Arc;
 

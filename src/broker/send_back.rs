@@ -154,6 +154,7 @@ mod tests {
             role: Role::master(),
             accept_from: Millis(0),
             levels: DelayLevels::default(),
+            reject_transactions: false,
             timer: crate::broker::timer::TimerRules { enabled: true, delay_ms_max: 259_200_000 },
         }
     }

@@ -13,6 +13,7 @@ use super::show::{
     body_of, confirmed, message_columns, message_details, message_row, ConfirmArgs, JsonArg, ListArgs, Listing, Plan,
     When,
 };
+use super::trace::{trace, TraceMessage};
 use crate::client::{Error, Message, Received};
 use crate::env::Millis;
 use crate::proto::body::client::ConsumeResult;
@@ -31,6 +32,7 @@ enum MessageCommand {
     Show(ShowMessage),
     /// Find the messages of a key
     Find(FindMessages),
+    Trace(TraceMessage),
     Resend(ResendMessage),
 }
 
@@ -105,6 +107,7 @@ pub fn run(args: MessageArgs) -> Result<ExitCode> {
     match args.command {
         MessageCommand::Show(args) => run_on(&args.cluster.clone(), |cluster| show(cluster, args)),
         MessageCommand::Find(args) => run_on(&args.cluster.clone(), |cluster| find(cluster, args)),
+        MessageCommand::Trace(args) => run_on(&args.cluster.clone(), |cluster| trace(cluster, args)),
         MessageCommand::Resend(args) => run_on(&args.cluster.clone(), |cluster| resend(cluster, args)),
     }
 }

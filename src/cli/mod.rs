@@ -12,6 +12,7 @@ mod group;
 mod message;
 mod mqadmin;
 mod offset;
+mod promote;
 mod send;
 mod serve;
 mod show;
@@ -20,6 +21,8 @@ mod signals;
 mod store_check;
 mod tail;
 mod topic;
+mod trace;
+mod txn;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -70,7 +73,7 @@ enum Command {
     /// Start a NameServer
     #[command(alias = "namesrv")]
     Nameserver(NameserverArgs),
-    /// Start a broker
+    /// Start a broker, or promote a slave
     Broker(BrokerArgs),
     Send(send::SendArgs),
     Tail(tail::TailArgs),
@@ -82,6 +85,8 @@ enum Command {
     Message(message::MessageArgs),
     /// Dead letters: list, show, redrive
     Dlq(dlq::DlqArgs),
+    /// Transactions that are not decided: list, show, commit, rollback
+    Txn(txn::TxnArgs),
     /// Offsets: search
     Offset(offset::OffsetArgs),
     /// Brokers and NameServers: list, health, stats
@@ -107,6 +112,10 @@ pub struct UpArgs {
     /// Where the broker listens; its host is also the address told to clients. Old clients use the port two below too
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10911")]
     pub broker: String,
+    /// Slaves of the broker, in the same process: listening 10, 20, … ports above it, data in slave-1, slave-2, … of the
+    /// folder
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=9))]
+    pub slaves: u16,
     /// Any key of RocketMQ's broker.conf, as often as needed
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -134,7 +143,11 @@ pub struct NameserverArgs {
 
 /// Arguments of `metaq broker`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct BrokerArgs {
+    /// What to do with brokers that run; without it one is started
+    #[command(subcommand)]
+    pub command: Option<promote::BrokerCommand>,
     /// Settings file with RocketMQ's broker.conf keys
     #[arg(short = 'c', long = "config", value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -177,6 +190,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Up(args) => serve::up(args),
         Command::Nameserver(args) => serve::nameserver(args),
+        Command::Broker(BrokerArgs { command: Some(command), .. }) => promote::run(command),
         Command::Broker(args) => serve::broker(args),
         Command::Send(args) => send::run(args),
         Command::Tail(args) => tail::run(args),
@@ -184,6 +198,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Group(args) => group::run(args),
         Command::Message(args) => message::run(args),
         Command::Dlq(args) => dlq::run(args),
+        Command::Txn(args) => txn::run(args),
         Command::Offset(args) => offset::run(args),
         Command::Cluster(args) => cluster::run(args),
         Command::Audit(args) => audit::run(args),

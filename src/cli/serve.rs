@@ -17,10 +17,13 @@ use crate::actors::nameserver::NameServerHandle;
 use crate::actors::settings_file::SettingsFile;
 use crate::config::broker::{BrokerConfig, BrokerRole};
 use crate::config::nameserver::NameServerSettings;
-use crate::env::real;
+use crate::env::{real, Env};
 
 /// How long a stop may take before the process ends anyway; what is not flushed by then is recovered at the next start.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long `up` waits for its slaves.
+const SYNC_LIMIT: Duration = Duration::from_secs(60);
 
 /// `metaq up`
 pub fn up(args: UpArgs) -> Result<ExitCode> {
@@ -30,40 +33,111 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
         let env = real::env();
         let nameserver_address = resolve(&args.nameserver)?;
         let broker_address = resolve(&args.broker)?;
-        let mut config = BrokerConfig {
-            broker_name: "broker-a".to_owned(),
-            listen_port: broker_address.port(),
-            store_path_root_dir: args.data.display().to_string(),
-            ..BrokerConfig::default()
-        };
-        if !broker_address.ip().is_unspecified() {
-            config.broker_ip1 = broker_address.ip().to_string();
+        let mut configs = Vec::new();
+        for id in 0..=args.slaves {
+            configs.push(member_config(&args, broker_address, id)?);
         }
-        apply_changed(&mut config, &args.set)?;
-        apply_sets(&mut config, &args.set)?;
-        config.listen_port = broker_address.port();
-
         let mut settings = NameServerSettings::default();
         apply_changed_nameserver(&mut settings, &args.data)?;
         let nameserver = NameServerHandle::start(&env, settings, nameserver_address, &args.data)
             .await
             .context("the NameServer did not start")?;
-        config.namesrv_addr = reachable(nameserver.address()).to_string();
-        let broker = match BrokerHandle::start(&env, config, broker_address).await {
-            Ok(broker) => broker,
-            Err(error) => {
-                nameserver.stop().await;
-                return Err(error).context("the broker did not start");
-            }
-        };
+        let mut members = Vec::new();
+        let started = start_members(&env, configs, broker_address, &nameserver, &mut members).await;
+        if let Err(error) = started {
+            // What is not stopped in order is recovered at the next start.
+            let _ = stop_members(members).await;
+            nameserver.stop().await;
+            return Err(error).context("the broker did not start");
+        }
         say!("nameserver  {}", nameserver.address());
-        print_broker(&broker, &args.data);
+        let (broker, slaves) = (&members[0], &members[1..]);
+        if !until_in_sync(&env, broker, slaves.len()).await {
+            tell!("warning: the slaves are not in sync yet; `metaq cluster list` shows how far they are");
+        }
+        print_broker(broker, &args.data);
+        for slave in slaves {
+            say!("slave {}     {}", slave.shared().role.broker_id(), slave.address());
+        }
         say!("ready       try: metaq send Orders 'a book'{}", named(reachable(nameserver.address())));
-        let code = serve_until_stopped(&broker, stop).await?;
-        broker.stop(STOP_LIMIT).await?;
+        let code = serve_until_stopped(&members, stop).await?;
+        stop_members(members).await?;
         nameserver.stop().await;
         Ok(code)
     })
+}
+
+/// Ports between one member of a group in one process and the next: each has three, its own, the one above for slaves and
+/// the one two below for old clients.
+const PORTS_BETWEEN: u16 = 10;
+
+/// The settings of the master, id 0, or of a slave. A slave stays one whatever `--set brokerRole` asks of its master.
+fn member_config(args: &UpArgs, address: SocketAddr, id: u16) -> Result<BrokerConfig> {
+    let data = if id == 0 { args.data.clone() } else { args.data.join(format!("slave-{id}")) };
+    let mut config = BrokerConfig {
+        broker_name: "broker-a".to_owned(),
+        store_path_root_dir: data.display().to_string(),
+        ..BrokerConfig::default()
+    };
+    if !address.ip().is_unspecified() {
+        config.broker_ip1 = address.ip().to_string();
+    }
+    apply_changed(&mut config, &args.set)?;
+    apply_sets(&mut config, &args.set)?;
+    config.listen_port = member_port(address, id)?;
+    if id > 0 {
+        config.broker_id = u64::from(id);
+        config.broker_role = BrokerRole::Slave;
+        config.store_path_root_dir = data.display().to_string();
+        config.store_path_commit_log = String::new();
+        config.ha_listen_port = 0;
+    }
+    Ok(config)
+}
+
+/// Port 0 is any that is free.
+fn member_port(address: SocketAddr, id: u16) -> Result<u16> {
+    let above = |port: u16| port.checked_add(PORTS_BETWEEN * id);
+    match address.port() {
+        0 => Ok(0),
+        port => above(port).ok_or_else(|| UsageError(format!("there is no port for slave {id} above {port}")).into()),
+    }
+}
+
+async fn start_members(
+    env: &Env,
+    configs: Vec<BrokerConfig>,
+    address: SocketAddr,
+    nameserver: &NameServerHandle,
+    members: &mut Vec<BrokerHandle>,
+) -> Result<()> {
+    for mut config in configs {
+        config.namesrv_addr = reachable(nameserver.address()).to_string();
+        let address = SocketAddr::new(address.ip(), config.listen_port);
+        members.push(BrokerHandle::start(env, config, address).await?);
+    }
+    Ok(())
+}
+
+/// Waits until all slaves have the master's log, but not for ever: a large one takes its time.
+async fn until_in_sync(env: &Env, master: &BrokerHandle, slaves: usize) -> bool {
+    let deadline = env.clock.monotonic() + SYNC_LIMIT;
+    while master.ha_status().in_sync <= slaves && slaves > 0 {
+        if env.clock.monotonic() > deadline {
+            return false;
+        }
+        env.clock.sleep(Duration::from_millis(20)).await;
+    }
+    true
+}
+
+/// Stops the master and then its slaves.
+async fn stop_members(members: Vec<BrokerHandle>) -> Result<()> {
+    let mut stopped = Ok(());
+    for member in members {
+        stopped = stopped.and(member.stop(STOP_LIMIT).await);
+    }
+    stopped
 }
 
 /// `metaq nameserver`
@@ -151,22 +225,24 @@ pub fn broker(args: BrokerArgs) -> Result<ExitCode> {
         } else {
             say!("ready       try: NAMESRV_ADDR='{nameservers}' metaq bench produce");
         }
-        let code = serve_until_stopped(&broker, stop).await?;
-        broker.stop(STOP_LIMIT).await?;
+        let members = [broker];
+        let code = serve_until_stopped(&members, stop).await?;
+        stop_members(members.into()).await?;
         Ok(code)
     })
 }
 
-/// Waits until the process is asked to stop, or the broker can go on no longer.
-async fn serve_until_stopped(broker: &BrokerHandle, stop: impl Future<Output = io::Result<()>>) -> Result<ExitCode> {
-    use futures::future::{select, Either};
-    match select(Box::pin(stop), Box::pin(broker.failed())).await {
+/// Waits until the process is asked to stop, or a broker can go on no longer.
+async fn serve_until_stopped(members: &[BrokerHandle], stop: impl Future<Output = io::Result<()>>) -> Result<ExitCode> {
+    use futures::future::{select, select_all, Either};
+    let failed = select_all(members.iter().map(|member| Box::pin(member.failed())));
+    match select(Box::pin(stop), failed).await {
         Either::Left((signal, _)) => {
             signal?;
             tracing::info!("stopping: flushing the store");
             Ok(ExitCode::SUCCESS)
         }
-        Either::Right((why, _)) => {
+        Either::Right(((why, ..), _)) => {
             tell!("error: the broker stops: {why}");
             Ok(ExitCode::from(EXIT_BUG))
         }

@@ -11,7 +11,9 @@ use super::keys::MessageKeys;
 use super::members::Members;
 use super::nameservers::NameServers;
 use super::recorder::Recorder;
+use super::requests::Requests;
 use super::rules::route::{Route, RouteTable};
+use super::trace::Tracer;
 use crate::env::Env;
 use crate::proto::remoting::{response, Command};
 
@@ -54,6 +56,10 @@ pub(super) struct Shared {
     fetching: Mutex<BTreeMap<String, Weak<tokio::sync::Mutex<()>>>>,
     pub members: Mutex<Members>,
     pub keys: MessageKeys,
+    /// Replies that are waited for.
+    pub requests: Requests,
+    /// Notes what happens to messages, if that is wanted.
+    pub tracer: OnceLock<Tracer>,
     /// Told of what producers and consumers do and see, if somebody wants to know.
     pub recorder: OnceLock<Recorder>,
     closed: AtomicBool,
@@ -78,6 +84,8 @@ impl Client {
             fetching: Mutex::default(),
             members: Mutex::default(),
             keys: MessageKeys::new(address, instance),
+            requests: Requests::default(),
+            tracer: OnceLock::new(),
             recorder: OnceLock::new(),
             closed: AtomicBool::new(false),
             env: env.clone(),
@@ -100,6 +108,9 @@ impl Client {
     /// Leaves all groups and ends all connections. Consumers should be stopped before: what they hold is not committed
     /// here. Everything made from this client fails from now on with [`Error::Closed`].
     pub async fn close(&self) {
+        if let Some(tracer) = self.shared.tracer.get() {
+            tracer.flush(&*self.shared.env.clock).await;
+        }
         self.shared.leave_all().await;
         self.shared.closed.store(true, Ordering::Release);
         self.shared.connections.close();

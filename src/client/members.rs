@@ -22,9 +22,12 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// The groups of one client.
 #[derive(Default)]
 pub(super) struct Members {
-    pub producers: BTreeSet<String>,
+    pub producers: BTreeMap<String, Option<Checker>>,
     pub consumers: BTreeMap<String, Arc<dyn GroupMember>>,
 }
+
+/// Answers what became of the transaction of a message, as END_TRANSACTION says it.
+pub(super) type Checker = Arc<dyn Fn(Received) -> BoxFuture<'static, i32> + Send + Sync>;
 
 /// A consumer, as brokers and tools reach it. None of the calls may wait.
 pub(super) trait GroupMember: Send + Sync {
@@ -43,12 +46,19 @@ pub(super) trait GroupMember: Send + Sync {
 }
 
 impl Shared {
-    /// Adds a producer group.
-    pub fn join_producers(&self, group: &str) -> Result<(), Error> {
-        if self.members().producers.insert(group.to_owned()) {
-            return Ok(());
+    /// Adds a producer group, with who answers questions about its transactions.
+    pub fn join_producers(&self, group: &str, checker: Option<Checker>) -> Result<(), Error> {
+        let mut members = self.members();
+        if members.producers.contains_key(group) {
+            return Err(Error::Invalid(format!("this client has a producer of the group `{group}` already")));
         }
-        Err(Error::Invalid(format!("this client has a producer of the group `{group}` already")))
+        members.producers.insert(group.to_owned(), checker);
+        Ok(())
+    }
+
+    /// Who answers questions about transactions of a producer group.
+    pub fn checker(&self, group: &str) -> Option<Checker> {
+        self.members().producers.get(group).cloned().flatten()
     }
 
     /// Adds a consumer group.
@@ -68,7 +78,7 @@ impl Shared {
 
     /// Leaves a producer group and tells the brokers.
     pub async fn leave_producers(&self, group: &str) {
-        if self.members().producers.remove(group) {
+        if self.members().producers.remove(group).is_some() {
             self.say_goodbye(Some(group), None).await;
         }
     }
@@ -86,8 +96,8 @@ impl Shared {
             let mut members = self.members();
             (std::mem::take(&mut members.producers), std::mem::take(&mut members.consumers))
         };
-        for group in producers {
-            self.say_goodbye(Some(&group), None).await;
+        for group in producers.keys() {
+            self.say_goodbye(Some(group), None).await;
         }
         for group in consumers.keys() {
             self.say_goodbye(None, Some(group)).await;
@@ -127,7 +137,7 @@ impl Shared {
         if members.producers.is_empty() && members.consumers.is_empty() {
             return None;
         }
-        let producers = members.producers.iter().map(|group| ProducerData { group_name: group.clone() });
+        let producers = members.producers.keys().map(|group| ProducerData { group_name: group.clone() });
         Some(to_vec(&HeartbeatData {
             client_id: self.id.clone(),
             consumer_data_set: members.consumers.values().map(|consumer| consumer.heartbeat()).collect(),

@@ -10,6 +10,7 @@ use crate::proto::body::MessageQueue;
 use crate::proto::message::names::validate_topic;
 use crate::proto::message::record::PROPERTIES_MAX;
 use crate::proto::message::{ids, parse, properties, BodyCrc, Parsed, RecordView};
+use crate::proto::remoting::requests::PushReplyMessage;
 
 /// A message to be sent.
 ///
@@ -186,6 +187,37 @@ impl Received {
             flag: record.flag(),
             sys_flag: record.sys_flag(),
             size: record.total_size() as usize,
+        }
+    }
+
+    /// A reply as a broker hands it over. It lies in no queue that one could read from here.
+    pub(super) fn of_reply(header: &PushReplyMessage<'_>, body: &[u8]) -> Received {
+        // Java's brokers write addresses with a slash before them.
+        let host = |text: &str| {
+            let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
+            text.trim_start_matches('/').parse().unwrap_or(unknown)
+        };
+        let (unpacked, body_error) = match unpack(header.sys_flag, body) {
+            Ok(unpacked) => (unpacked, None),
+            Err(error) => (body.to_vec(), Some(error)),
+        };
+        let topic = header.topic.to_string();
+        Received {
+            queue: MessageQueue { topic: topic.clone(), broker_name: String::new(), queue_id: header.queue_id },
+            topic,
+            offset: 0,
+            body: unpacked,
+            body_error,
+            properties: header.properties.as_deref().unwrap_or_default().to_owned(),
+            reconsume_times: header.reconsume_times,
+            born_at: Millis(header.born_timestamp),
+            stored_at: Millis(header.store_timestamp),
+            born_host: host(&header.born_host),
+            store_host: host(&header.store_host),
+            physical_offset: 0,
+            flag: header.flag,
+            sys_flag: header.sys_flag,
+            size: body.len(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! | to | use |
 //! | --- | --- |
 //! | send | [`Client::producer`], [`Producer`] |
+//! | send together with a local transaction | [`ProducerBuilder::transactional`], [`TransactionProducer`] |
 //! | have messages brought to a listener | [`Client::push_consumer`], [`PushConsumer`] |
 //! | ask for messages, as a group or alone | [`Client::pull_consumer`], [`Client::reader`], [`PullConsumer`] |
 //! | look after the cluster | [`Client::admin`], [`Admin`] |
@@ -23,11 +24,14 @@ mod nameservers;
 mod producer;
 mod recorder;
 mod remote;
+mod requests;
 mod rules;
 mod server_requests;
 mod timing;
+mod trace;
 
 pub use crate::proto::body::MessageQueue;
+pub use crate::proto::message::trace::{Trace, TraceKind};
 pub use admin::{Admin, GroupLag, ResetTo, TopicTraffic};
 pub use compression::UnpackError;
 pub use consumer::{
@@ -36,6 +40,9 @@ pub use consumer::{
 pub use error::Error;
 pub use instance::Client;
 pub use message::{Message, Received};
-pub use producer::{Attempt, AutoBatch, Durability, Producer, ProducerBuilder, SendError, Sent};
+pub use producer::{
+    Attempt, AutoBatch, Durability, LocalTransaction, Producer, ProducerBuilder, RequestError, SendError, Sent,
+    Transacted, TransactionProducer,
+};
 pub use recorder::Recorder;
 pub use rules::allocation::{Allocation, AllocationError, MachineRooms};

@@ -4,21 +4,30 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
+use tokio::sync::Semaphore;
+
 use super::instance::Shared;
 use super::members::GroupMember;
 use super::message::Received;
+use super::producer::Named;
 use crate::actors::net::{Answer, ConnectionHandle, Output, Service};
 use crate::proto::body::{from_slice, to_vec, GetConsumerStatusBody, MessageQueue, ResetOffsetBody};
+use crate::proto::message::properties;
 use crate::proto::remoting::requests::{
-    ConsumeMessageDirectly, GetConsumerRunningInfo, GetConsumerStatus, NotifyConsumerIdsChanged,
-    ResetConsumerClientOffset,
+    CheckTransactionState, ConsumeMessageDirectly, GetConsumerRunningInfo, GetConsumerStatus, NotifyConsumerIdsChanged,
+    PushReplyMessage, ResetConsumerClientOffset,
 };
 use crate::proto::remoting::{encode_response, request, response, Head, RawFrame, Response};
 
 /// Serves the requests of all connections of one client.
 pub(super) struct ServerRequests {
     client: Weak<Shared>,
+    /// Questions about transactions that may be open at once.
+    checks: Arc<Semaphore>,
 }
+
+/// Questions about transactions that wait for their answers at once. The broker asks again for those beyond.
+const CHECKS_MAX: usize = 256;
 
 /// An answer at hand, or one on its way.
 enum Reply {
@@ -28,7 +37,7 @@ enum Reply {
 
 impl ServerRequests {
     pub fn new(client: Weak<Shared>) -> ServerRequests {
-        ServerRequests { client }
+        ServerRequests { client, checks: Arc::new(Semaphore::new(CHECKS_MAX)) }
     }
 
     fn member(&self, group: &str) -> Result<Arc<dyn GroupMember>, Response> {
@@ -73,7 +82,13 @@ impl ServerRequests {
                     Response::success().with_body(to_vec(&member.consume_directly(message).await))
                 })))
             }
-            // Transactions and replies belong to producers that this client does not have yet.
+            request::PUSH_REPLY_MESSAGE_TO_CLIENT => {
+                let reply = Received::of_reply(&PushReplyMessage::decode(&head.ext)?, body);
+                if let Some(client) = self.client.upgrade() {
+                    client.requests.replied(reply);
+                }
+                Ok(Reply::Now(Response::success()))
+            }
             code => Err(Response::not_supported(code)),
         }
     }
@@ -90,12 +105,65 @@ fn one_message(broker: &str, body: &[u8]) -> Result<Received, Response> {
 }
 
 impl Service for ServerRequests {
-    type Connection = ();
+    type Connection = ConnectionHandle;
 
-    fn connected(&self, _: ConnectionHandle, _: SocketAddr) {}
+    fn connected(&self, connection: ConnectionHandle, _: SocketAddr) -> ConnectionHandle {
+        connection
+    }
 
-    fn request(&self, _: &mut (), head: &Head<'_>, frame: &RawFrame<'_>, output: &mut Output) -> Result<(), String> {
+    fn request(
+        &self,
+        connection: &mut ConnectionHandle,
+        head: &Head<'_>,
+        frame: &RawFrame<'_>,
+        output: &mut Output,
+    ) -> Result<(), String> {
+        if head.code == request::CHECK_TRANSACTION_STATE {
+            if let Err(error) = self.check(connection, head, frame.body) {
+                // TXN-8: an error, not silence.
+                tracing::warn!(%error, "a question about a transaction is not answered");
+                return self.write(head, frame, output, Reply::Now(Response::error(response::SYSTEM_ERROR, error)));
+            }
+            return self.write(head, frame, output, Reply::Now(Response::success()));
+        }
         let reply = self.reply(head, frame.body).unwrap_or_else(Reply::Now);
+        self.write(head, frame, output, reply)
+    }
+
+    fn submit(&self, _: &mut ConnectionHandle, _: &mut Output) {}
+
+    fn disconnected(&self, _: ConnectionHandle) {}
+}
+
+impl ServerRequests {
+    /// Has the question answered by the producer of the message's group: over the connection on which it came, once it
+    /// is known.
+    fn check(&self, connection: &ConnectionHandle, head: &Head<'_>, body: &[u8]) -> Result<(), String> {
+        let header = CheckTransactionState::decode(&head.ext).map_err(|error| error.to_string())?;
+        let broker = header.broker_name.unwrap_or_default();
+        let message = one_message(&broker, body).map_err(|error| error.remark.unwrap_or_default())?;
+        let group =
+            message.property(properties::PRODUCER_GROUP).ok_or("the message names no producer group")?.to_owned();
+        let client = self.client.upgrade().ok_or("the client is closed")?;
+        let checker = client.checker(&group);
+        let checker =
+            checker.ok_or_else(|| format!("no producer of group `{group}` here decides about transactions"))?;
+        let turn = Arc::clone(&self.checks).try_acquire_owned();
+        let turn = turn.map_err(|_| format!("{CHECKS_MAX} questions wait for their answers already"))?;
+        let (offset, position) = (header.tran_state_table_offset, header.commit_log_offset);
+        let connection = connection.clone();
+        ractor::concurrency::spawn(async move {
+            let (topic, id) = (message.topic.clone(), message.message_id());
+            let decision = checker(message).await;
+            let named = Named { topic: Some(&topic), group: &group, id: &id, offset, position };
+            // If it does not arrive, the broker asks again.
+            let _ = connection.send_one_way(named.end(decision, true).oneway());
+            drop(turn);
+        });
+        Ok(())
+    }
+
+    fn write(&self, head: &Head<'_>, frame: &RawFrame<'_>, output: &mut Output, reply: Reply) -> Result<(), String> {
         if head.is_oneway() {
             return Ok(());
         }
@@ -110,8 +178,4 @@ impl Service for ServerRequests {
         }
         Ok(())
     }
-
-    fn submit(&self, _: &mut (), _: &mut Output) {}
-
-    fn disconnected(&self, _: ()) {}
 }

@@ -121,8 +121,6 @@ settings! {
     max_message_size: u32 = 4 * 1024 * 1024;
     /// The delay levels.
     message_delay_level: String = crate::proto::message::delay_levels::DEFAULT.to_owned();
-    /// Refuse half messages. Until this broker keeps transactions it refuses them anyway.
-    reject_transaction_message: bool = false;
     /// Take no sends before this time, ms since 1970.
     #[serde(rename = "startAcceptSendRequestTimeStamp")]
     start_accept_send_request_timestamp: i64 = 0;
@@ -130,8 +128,22 @@ settings! {
     sync_flush_timeout: u64 = 5_000;
     /// How long a send waits for slaves.
     slave_timeout: u64 = 3_000;
-    /// Copies a send waits for, the master's included.
-    in_sync_replicas: u32 = 1;
+    /// Copies a send waits for at a SYNC_MASTER, the master's included; 0 is 2.
+    in_sync_replicas: u32 = 0;
+    /// With fewer nodes in sync, the master included, a SYNC_MASTER takes nothing.
+    min_in_sync_replicas: u32 = 1;
+
+    // Replication.
+    /// Where a slave finds its master's log, `host:port`; by default NameServers tell.
+    ha_master_address: String = String::new();
+    /// Most bytes of the log in a frame to a slave.
+    ha_transfer_batch_size: u32 = 32 * 1024;
+    /// Send a slave no more of the log than `maxHaTransferByteInSecond`.
+    ha_flow_control_enable: bool = false;
+    /// Bytes of the log that a slave gets in a second.
+    max_ha_transfer_byte_in_second: u64 = 100 << 20;
+    /// A slave that lacks more bytes than this is not in sync.
+    ha_max_gap_not_in_sync: u64 = 256 << 20;
 
     // Messages with a time of their own.
     /// Take messages that say when they are to be delivered. Those taken before are delivered anyway.
@@ -181,6 +193,16 @@ settings! {
     consumer_offset_update_version_step: u64 = 500;
     /// Deliveries per step of the delay progress's data version.
     delay_offset_update_version_step: u64 = 200;
+
+    // Transactions.
+    /// Refuse half messages.
+    reject_transaction_message: bool = false;
+    /// The age of a half message from which on its producer is asked, unless the message says another one.
+    transaction_time_out: u64 = 6_000;
+    /// How often a producer is asked about one message until that is given up.
+    transaction_check_max: u32 = 15;
+    /// How often producers are asked.
+    transaction_check_interval: u64 = 30_000;
 
     // The store.
     /// Where everything is.
@@ -237,6 +259,8 @@ settings! {
     locks_max: usize = 1_000_000;
     /// Most queues of groups with an offset.
     offsets_max: usize = 2_000_000;
+    /// Most half messages whose producers have not decided.
+    half_messages_max: usize = 1_000_000;
 
     /// Keys no request may change, joined by `;`.
     config_black_list: String = "configBlackList;brokerConfigPath".to_owned();
@@ -278,6 +302,15 @@ impl BrokerConfig {
             self.listen_port.wrapping_add(1)
         } else {
             self.ha_listen_port
+        }
+    }
+
+    /// Copies a send waits for, the master's included.
+    pub fn replicas_needed(&self) -> usize {
+        match (self.broker_role, self.in_sync_replicas) {
+            (BrokerRole::SyncMaster, 0) => 2,
+            (BrokerRole::SyncMaster, needed) => needed as usize,
+            _ => 1,
         }
     }
 

@@ -37,6 +37,8 @@ pub enum Canary {
     LostWakeUp,
     /// A pull that found messages but none that matches goes on at the end of its queue.
     UnmatchedSkipsAhead,
+    /// A reply is handed to the one who sent it.
+    ReplyGoesBack,
     /// A pull that has waited forgets its filter.
     WokenUnfiltered,
     /// A member that lost a queue still commits offsets of it.
@@ -85,10 +87,38 @@ pub enum Canary {
     LockEndsWithConnection,
     /// A slave takes over lower offsets of a master that comes back.
     StaleOffsetsReturn,
+    /// What the old master still says is taken over after a promotion.
+    StaleOffsetsPushed,
     /// A slave is not told of changed groups.
     SlaveMissesChanges,
     /// A client whose connection ended stays a member of its groups.
     DeadMemberStays,
+    /// What a slave says it has is believed, however much that is.
+    SlaveOffsetTrusted,
+    /// A slave that is gone counts as one that has everything.
+    AbsentSlaveCounts,
+    /// A SYNC_MASTER answers before slaves have the message.
+    AcknowledgeBeforeSlaves,
+    /// Consumers of a SYNC_MASTER see messages that slaves do not have.
+    ShowUnreplicated,
+    /// A slave with SYNC_FLUSH says that it has what is not synced there.
+    SlaveReportsUnsynced,
+    /// A master begins no epoch when it starts.
+    NoNewEpoch,
+    /// A transaction that was rolled back can still be committed (#8158).
+    CommitAfterRollback,
+    /// Two half messages of one transaction are decided about apart (#10199).
+    HalvesApart,
+    /// A transaction can be committed as often as its producer says so (#1517).
+    CommitAgain,
+    /// The end of a transaction is not looked for at the start: a crash that took its op brings it back.
+    CommitForgotten,
+    /// Progress in the half queue is saved before the ops that it counts on are on disk.
+    TransactionProgressEarly,
+    /// A transaction whose producer was asked often enough goes nowhere.
+    NoGivenUpTopic,
+    /// A question that nobody was there to hear counts as one.
+    UnaskedCounts,
     /// Some runs fail although nothing is wrong.
     FailOnPurpose,
     /// Random numbers come from the machine that runs the simulation: no run can be repeated.

@@ -22,7 +22,7 @@ pub use kv::{KvConfig, KvError, KvTable, KV_TEXT_BYTES_MAX, ORDER_TOPIC_CONFIG};
 pub use registration::{
     Master, RegisterError, Registered, Registration, BROKER_TIMEOUT_MS, FILTER_SERVERS_MAX, NAME_BYTES_MAX,
 };
-pub use requests::{body_checksum, COMPLETE_TOPIC_TABLE, DISPLACED_ADDRESS};
+pub use requests::{body_checksum, COMPLETE_TOPIC_TABLE, DISPLACED_ADDRESS, OUTRANKED_BY};
 pub use routes::RouteTable;
 pub use server::NameServer;
 pub use topics::{Queues, PERM_READ, PERM_WRITE};

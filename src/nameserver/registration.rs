@@ -66,6 +66,8 @@ pub struct Registered {
     /// The `ip:port` that the registrant's broker name and id led to until now, if it is another one: a broker that has
     /// moved, or two brokers that were given one name and take each other's place.
     pub displaced: Option<String>,
+    /// The `ip:port` of the broker that holds the registrant's name and id with a newer epoch: the registration was ignored.
+    pub outranked_by: Option<String>,
 }
 
 /// Why a registration was refused. A refused registration changes nothing.
@@ -103,7 +105,7 @@ impl RouteTable {
         let group = self.brokers.entry(name.clone()).or_default();
         if let Some(member) = group.members.get_mut(&new.broker_id).filter(|member| is_late(member, connection, new)) {
             member.heard(now, connection);
-            return Ok(Registered { master: master_for(new.broker_id, group), displaced: None });
+            return Ok(Registered { master: master_for(new.broker_id, group), ..Registered::default() });
         }
         let min_before = group.min_id();
         // A slave that became master keeps its address.
@@ -118,7 +120,8 @@ impl RouteTable {
                     "ignored a registration: another address holds the id with a newer state version"
                 );
             }
-            return Ok(Registered::default());
+            let outranked_by = group.members.get(&new.broker_id).map(|holder| holder.address.clone());
+            return Ok(Registered { outranked_by, ..Registered::default() });
         }
         let holder = group.members.get(&new.broker_id).filter(|holder| holder.address != new.address);
         let displaced = holder.map(|holder| holder.address.clone());
@@ -153,7 +156,7 @@ impl RouteTable {
         if new.broker_id == MASTER_ID || is_prime_slave {
             self.take_topics(&name, new, fresh);
         }
-        Ok(Registered { master, displaced })
+        Ok(Registered { master, displaced, outranked_by: None })
     }
 
     /// Refuses what is illegal or too much, before anything is changed.

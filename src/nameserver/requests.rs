@@ -21,6 +21,10 @@ pub const COMPLETE_TOPIC_TABLE: &str = "completeTopicTable";
 /// Ext field of the answer to REGISTER_BROKER, unknown to RocketMQ: the `ip:port` whose place the registrant took.
 pub const DISPLACED_ADDRESS: &str = "displacedBrokerAddr";
 
+/// Ext field of the answer to REGISTER_BROKER, unknown to RocketMQ: the `ip:port` of the broker that holds the registrant's
+/// name and id with a newer epoch, for which the registration was ignored.
+pub const OUTRANKED_BY: &str = "outrankingBrokerAddr";
+
 impl NameServer {
     pub(super) fn register_broker(
         &mut self,
@@ -57,10 +61,11 @@ impl NameServer {
             complete: ext.bool(COMPLETE_TOPIC_TABLE) == Some(true),
             filter_servers: &registered.filter_server_list,
         };
-        let Registered { master, displaced } = match self.routes.register(now, connection, &registration, effects) {
-            Ok(registered) => registered,
-            Err(error) => return refused(error.to_string()),
-        };
+        let Registered { master, displaced, outranked_by } =
+            match self.routes.register(now, connection, &registration, effects) {
+                Ok(registered) => registered,
+                Err(error) => return refused(error.to_string()),
+            };
         let mut answer = Response::success();
         if let Some(Master { address, ha_address }) = master {
             let told =
@@ -69,6 +74,9 @@ impl NameServer {
         }
         if let Some(displaced) = displaced {
             answer = answer.with(DISPLACED_ADDRESS, displaced);
+        }
+        if let Some(outranked_by) = outranked_by {
+            answer = answer.with(OUTRANKED_BY, outranked_by);
         }
         if self.settings().return_order_topic_config_to_broker {
             if let Some(table) = self.kv.namespace(ORDER_TOPIC_CONFIG) {

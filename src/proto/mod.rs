@@ -2,6 +2,7 @@
 
 pub mod body;
 pub mod filter;
+pub mod ha;
 pub mod message;
 pub mod remoting;
 mod units;

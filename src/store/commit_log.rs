@@ -71,6 +71,19 @@ impl CommitLog {
         self.confirmed.fetch_max(confirmed, Ordering::AcqRel);
     }
 
+    /// Before anybody reads: less is confirmed than recovery found.
+    pub(crate) fn lower_confirmed(&self, confirmed: u64) {
+        assert!(confirmed <= self.end(), "confirmed passed the end");
+        self.confirmed.store(confirmed, Ordering::Release);
+    }
+
+    /// The writer takes back what lies above `end`. Nothing confirmed does.
+    pub(crate) fn lower_end(&self, end: u64) {
+        assert!(self.confirmed() <= end, "what is confirmed is never taken back");
+        self.flushed.fetch_min(end, Ordering::AcqRel);
+        self.end.store(end, Ordering::Release);
+    }
+
     pub(crate) fn segments(&self) -> Arc<Segments> {
         Arc::clone(&self.segments.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -94,9 +107,21 @@ impl CommitLog {
     /// Appends `len` bytes from position `at` on to `out`. `false` if they are not there: expired, above the confirmed
     /// position, or not within one segment.
     pub(crate) fn read(&self, segments: &Segments, at: u64, len: usize, out: &mut Vec<u8>) -> io::Result<bool> {
+        self.read_below(self.confirmed(), segments, at, len, out)
+    }
+
+    /// [`CommitLog::read`] with another limit than the confirmed position.
+    pub(crate) fn read_below(
+        &self,
+        limit: u64,
+        segments: &Segments,
+        at: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> io::Result<bool> {
         let Some(segment) = segments.find(at) else { return Ok(false) };
         let Some(end) = at.checked_add(len as u64) else { return Ok(false) };
-        if end > segment.end() || end > self.confirmed() {
+        if end > segment.end() || end > limit {
             return Ok(false);
         }
         if self.is_recent(at) {

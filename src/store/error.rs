@@ -153,6 +153,12 @@ pub enum StoreError {
         /// The limit.
         limit: usize,
     },
+    /// Consumers may have read what was to be taken back.
+    #[error("the log is confirmed up to {}, and nothing of that is taken back", .confirmed.0)]
+    Confirmed {
+        /// Up to where.
+        confirmed: PhysicalOffset,
+    },
     /// Nothing readable lies at this position.
     #[error("no message begins at position {} of the commit log", .at.0)]
     NoRecord {
@@ -198,4 +204,8 @@ pub enum Refusal {
     QueueFiles,
     /// The store is closing.
     Closing,
+    /// Too few slaves have what is there already.
+    NotReplicated,
+    /// The log is a copy of a master's: only what the master has is appended.
+    Following,
 }

@@ -95,7 +95,7 @@ impl Store {
         let segments = self.log.segments();
         // Queue entries that a power cut may take derive from the log again; without it their numbers would be given
         // out twice.
-        let deletable = self.log.flushed().min(self.queues_synced.load(Ordering::Acquire));
+        let deletable = self.log.flushed().min(self.log.confirmed()).min(self.queues_synced.load(Ordering::Acquire));
         let oldest = segments.first().filter(|oldest| segments.len() > 1 && oldest.end() <= deletable);
         let Some(oldest) = oldest else { return Ok(()) };
         self.env.disk.remove_file(oldest.path()).map_err(StoreError::io("delete an expired segment"))?;

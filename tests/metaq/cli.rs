@@ -16,8 +16,10 @@ mod kept;
 mod letters;
 mod looking;
 pub mod process;
+mod promoting;
 mod sending;
 pub mod tool;
+mod transactions;
 
 /// Small files, so that no test takes a gigabyte.
 const SMALL: [&str; 4] = ["--set", "mappedFileSizeCommitLog=4194304", "--set", "mappedFileSizeConsumeQueue=20000"];

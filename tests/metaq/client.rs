@@ -7,5 +7,7 @@ mod filtering;
 mod ordering;
 mod polling;
 mod producing;
+mod requesting;
 mod scripted;
 pub mod support;
+mod transacting;

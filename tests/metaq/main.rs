@@ -19,6 +19,7 @@ mod client;
 #[cfg(feature = "tokio")]
 mod cluster;
 mod config_files;
+mod ha_frames;
 mod index;
 mod index_bytes;
 mod mem_disk;

@@ -79,6 +79,7 @@ impl Broker {
                 writable: true,
                 role: Role::master(),
                 accept_from: Millis(0),
+                reject_transactions: false,
                 levels: DelayLevels::default(),
             },
             pull: PullRules {

@@ -13,7 +13,8 @@ use sim::{shrink as shrinking, why as reasons};
 
 /// What a plan holds, in few words.
 fn size(plan: &Plan) -> String {
-    let (faults, machines) = (plan.faults.len() + plan.lasting.len(), plan.nameservers + plan.brokers);
+    let (faults, machines) =
+        (plan.faults.len() + plan.lasting.len(), plan.nameservers + plan.brokers * (1 + plan.slaves));
     let (sends, clients) = (plan.operations(), plan.clients.len());
     format!("{faults} faults, {sends} sends, {clients} clients, {machines} servers, {} settings", plan.settings.len())
 }

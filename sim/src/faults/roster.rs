@@ -42,9 +42,12 @@ impl<'a> Draw<'a> {
         Draw { random, roster }
     }
 
-    /// Some broker.
+    /// Some broker, master or slave.
     pub fn broker(&mut self) -> String {
-        self.random.pick(&self.roster.brokers).clone()
+        if self.roster.slaves.is_empty() || self.random.below(2) == 0 {
+            return self.random.pick(&self.roster.brokers).clone();
+        }
+        self.random.pick(&self.roster.slaves).clone()
     }
 
     /// A broker, or now and then a NameServer.

@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::service::{QueueCache, QueueHandles};
+use super::restore::{self, Unmoved};
+use super::service::QueueCache;
 use super::shared::Shared;
 use crate::actors::log_writer::Durability;
 use crate::broker::admin::statistics::TopicCounters;
 use crate::broker::delay::{DueError, DueMessage};
 use crate::proto::message::properties::Edit;
-use crate::proto::message::{encode_record, parse, BodyCrc, NewRecord, Parsed, RecordView};
+use crate::proto::message::{NewRecord, RecordView};
 use crate::proto::PhysicalOffset;
-use crate::store::{AppendBatch, StoreError, TagsCode, Trouble};
+use crate::store::{AppendBatch, StoreError, Trouble};
 
 /// Bytes of due messages that go to the log writer at a time; the one that passes them is the last.
 const APPEND_BYTES: usize = 4 << 20;
@@ -117,22 +118,16 @@ impl Deliveries {
 
     /// Encodes the record that a due message becomes.
     fn prepare<D: Due>(&mut self, due: &D, delivery: &mut Delivery<D>) -> Result<(), Outcome> {
-        let later = |error: StoreError| {
-            tracing::warn!(record = due.position().0, %error, "a due message waits");
-            Outcome::Failed
+        let unmoved = |unmoved| match unmoved {
+            Unmoved::Now(error) => {
+                tracing::warn!(record = due.position().0, %error, "a due message waits");
+                Outcome::Failed
+            }
+            Unmoved::Ever(error) => Outcome::Never(error),
         };
-        self.record.clear();
-        self.shared.store.record_at(due.position(), &mut self.record).map_err(|error| match error {
-            StoreError::NoRecord { .. } => Outcome::Never(DueError::Gone),
-            error => later(error),
-        })?;
-        let Ok(Parsed::Record(record)) = parse(&self.record, BodyCrc::Verify) else {
-            return Err(Outcome::Never(DueError::Damaged));
-        };
+        let record = restore::read(&self.shared, due.position(), &mut self.record).map_err(unmoved)?;
         self.added.clear();
         let message = due.resolve(&record, &mut self.added).map_err(Outcome::Never)?;
-        let QueueHandles { queue, counters } =
-            self.queues.get(&self.shared, &message.topic, message.queue_id as u32).map_err(later)?;
         let properties = record.properties();
         let mut edits = [Edit::Append(&self.added); REPLACED_MAX + 1];
         for (edit, name) in edits.iter_mut().zip(D::REPLACED) {
@@ -140,13 +135,12 @@ impl Deliveries {
         }
         let copy = NewRecord {
             queue_id: message.queue_id,
-            store_host: self.shared.advertised,
             edits: edits.get(..=D::REPLACED.len()).filter(|_| !self.added.is_empty()).unwrap_or_default(),
             ..NewRecord::copy_of(&record, &message.topic, &properties)
         };
-        let start = delivery.batch.bytes.len();
-        encode_record(&mut delivery.batch.bytes, &copy).map_err(|_| Outcome::Never(DueError::NoCopy))?;
-        delivery.batch.push(start, queue, TagsCode::Fixed(message.tags_code));
+        let (group, batch) = (delivery.batch.next_group(), &mut delivery.batch);
+        let pushed = restore::push(&self.shared, &mut self.queues, batch, group, &copy, message.tags_code);
+        let counters = pushed.map_err(unmoved)?;
         delivery.counters.push(counters);
         Ok(())
     }

@@ -21,7 +21,9 @@ pub fn send_refusal(rules: &SendRules, error: &BrokerError) -> Response {
 pub fn store_failure(error: &StoreError) -> BrokerError {
     let what = error.to_string();
     match error {
-        StoreError::Refused { refusal: Refusal::NoSegment, .. } => BrokerError::StoreFailed { what },
+        StoreError::Refused { refusal: Refusal::NoSegment | Refusal::NotReplicated, .. } => {
+            BrokerError::StoreFailed { what }
+        }
         StoreError::Refused { .. } => BrokerError::ServiceNotAvailable { disk: what },
         // The request was on its way while its topic was deleted: clients ask for the route again on this code.
         StoreError::QueueDeleted { topic, .. } => BrokerError::TopicNotExist { topic: topic.to_string() },

@@ -15,6 +15,7 @@ use super::registrar::RegistrarMessage;
 use super::shared::Shared;
 use crate::actors::net::{connect, ConnectionHandle, NoRequests};
 use crate::broker::metadata_sync::{rest_ms, Marks, Tables, ASK_EVERY_MS, HOLD_MS, RETRY_MS};
+use crate::env::Canary;
 use crate::proto::body::{
     from_slice, ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper, SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
@@ -48,7 +49,7 @@ pub enum MetadataSyncMessage {
         /// What it brought.
         outcome: anyhow::Result<Box<Copied>>,
     },
-    /// Take nothing over any more.
+    /// Take nothing over any more, until there is another one to follow.
     Stop {
         /// Told when that is so.
         done: oneshot::Sender<()>,
@@ -95,7 +96,6 @@ pub struct State {
     /// The process of the master that they came from.
     incarnation: Option<u64>,
     copying: Trouble,
-    stopped: bool,
 }
 
 impl Actor for MetadataSync {
@@ -116,7 +116,6 @@ impl Actor for MetadataSync {
             seen: None,
             incarnation: None,
             copying: Trouble::default(),
-            stopped: false,
         })
     }
 
@@ -132,9 +131,10 @@ impl Actor for MetadataSync {
             MetadataSyncMessage::Asked { round, outcome } if round == state.round => state.asked(&myself, outcome),
             MetadataSyncMessage::Ask { .. } | MetadataSyncMessage::Asked { .. } => {}
             MetadataSyncMessage::Stop { done } => {
-                state.stopped = true;
-                state.round += 1;
-                state.connection = None;
+                if !state.arguments.shared.env.canary(Canary::StaleOffsetsPushed) {
+                    state.round += 1;
+                }
+                (state.master, state.connection, state.seen) = (None, None, None);
                 let _ = done.send(());
             }
         }
@@ -144,7 +144,7 @@ impl Actor for MetadataSync {
 
 impl State {
     fn follow(&mut self, myself: &ActorRef<MetadataSyncMessage>, address: String) {
-        if self.stopped || self.master.as_ref() == Some(&address) {
+        if self.master.as_ref() == Some(&address) {
             return;
         }
         tracing::info!(master = address, "this slave takes topics, groups and offsets from its master");

@@ -5,10 +5,12 @@
 //! | [`BrokerActor`] | watches the others | with the broker |
 //! | log writer | writes the log | the broker stops: it cannot trust its log |
 //! | keeper | carries out effects of the rules | the broker stops |
+//! | transactions | store what producers decide, ask those that do not | the broker stops |
 //! | delay scheduler | delivers delayed messages once they are due | the broker stops |
 //! | timer | delivers messages with a time of their own in the second they ask for | the broker stops |
 //! | housekeeper | builds the index, deletes what has expired | the broker stops |
 //! | registrar | tells the NameServers what is here | the broker stops |
+//! | promotion | makes a slave the master | the broker stops |
 //! | metadata sync | keeps a slave's tables those of its master | the broker stops |
 //! | listeners and their sessions | requests and answers | a session alone, with its connection |
 
@@ -18,18 +20,23 @@ pub mod due;
 pub mod errors;
 pub mod handlers;
 pub mod housekeeper;
+mod identity;
 pub mod keeper;
 pub mod metadata_sync;
 mod parked;
 mod pull;
+pub mod promotion;
 pub mod registrar;
+pub mod replication;
+mod restore;
 pub mod saved;
 mod send;
 pub mod service;
 pub mod shared;
 pub mod timer;
+pub mod transaction;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,22 +47,26 @@ use tokio::sync::{oneshot, watch};
 
 use self::delay::{DelayActor, DelayArguments, DelayMessage};
 use self::housekeeper::{Housekeeper, HousekeeperArguments, HousekeeperMessage};
+use self::identity::{advertised, ha_address, role_of};
 use self::keeper::{Keeper, KeeperArguments, KeeperMessage};
 use self::metadata_sync::{MetadataSync, MetadataSyncArguments};
+use self::promotion::{PromotionActor, PromotionArguments};
 use self::registrar::{Registrar, RegistrarMessage};
+use self::replication::{Replication, RunningReplication};
 use self::saved::Saved;
 use self::service::BrokerService;
 use self::shared::{Parts, Settings, Shared};
 use self::timer::{TimerActor, TimerMessage};
+use self::transaction::{TransactionActor, TransactionMessage};
+use super::ha::{HaMasterHandle, HaStatus};
 use super::log_writer::{LogWriterHandle, LogWriterOptions};
 use super::net::{ListenerHandle, ListenerOptions};
 use super::settings_file::SettingsFile;
 use crate::broker::groups::{GroupRules, GroupTable};
 use crate::broker::offsets::{lower_to_ends, Lowered, OffsetTable};
-use crate::broker::role::Role;
 use crate::broker::topics::{TopicRules, TopicTable};
 use crate::broker::Effect;
-use crate::config::broker::{BrokerConfig, BrokerRole, FlushDiskType};
+use crate::config::broker::{BrokerConfig, FlushDiskType};
 use crate::env::{Canary, Env, Listener};
 use crate::proto::body::ConsumerOffsetSerializeWrapper;
 use crate::proto::message::system::BootOptions;
@@ -71,11 +82,13 @@ pub struct BrokerHandle {
     shared: Arc<Shared>,
     listener: ListenerHandle,
     old_clients: Option<ListenerHandle>,
+    transactions: ActorRef<TransactionMessage>,
     delay: ActorRef<DelayMessage>,
     timer: ActorRef<TimerMessage>,
     keeper: ActorRef<KeeperMessage>,
     housekeeper: ActorRef<HousekeeperMessage>,
     registrar: ActorRef<RegistrarMessage>,
+    replication: RunningReplication,
     root: ActorRef<BrokerMessage>,
     failure: watch::Receiver<Option<String>>,
 }
@@ -109,7 +122,7 @@ impl BrokerHandle {
         let (groups_file, groups) = Saved::open(env, &root_directory)?;
         let (mut offsets_file, mut offsets) = Saved::open(env, &root_directory)?;
         let (delays_file, delays) = Saved::open(env, &root_directory)?;
-        let Opened { store, writer, dispatcher, report } = store::open(env, store_options(&config, env)).await?;
+        let Opened { store, mut writer, dispatcher, report } = store::open(env, store_options(&config, env)).await?;
         for repair in &report.repairs {
             tracing::warn!("{repair}");
         }
@@ -129,7 +142,10 @@ impl BrokerHandle {
             clean_every: Duration::from_millis(config.clean_resource_interval.max(100)),
         };
         let (housekeeper, dispatch) = Housekeeper::start(arguments, &root).await?;
-        let writer = LogWriterHandle::start(env, writer, writer_options(&config), dispatch, &root).await?;
+        let replication = Replication::open(env, &config, &store, &mut writer)?;
+        let parts = (replication.quorum.clone(), replication.signal.clone());
+        let writer = LogWriterHandle::start(env, writer, writer_options(&config), dispatch, parts, &root).await?;
+        let replication = replication.start(&config, address, writer.clone(), &root).await?;
         let advertised = advertised(env, &config, address)?;
 
         let mut effects = Vec::new();
@@ -141,6 +157,8 @@ impl BrokerHandle {
             writer,
             advertised,
             ha_address: ha_address(&config, advertised)?,
+            ha: replication.ha.clone(),
+            replica: replication.replica.clone(),
             topics: TopicTable::new(topic_rules(&config), &boot_options(&config), topics, wall, &mut effects)
                 .with_role(role.clone()),
             groups: GroupTable::new(group_rules(&config), groups, wall, &mut effects).with_role(role.clone()),
@@ -166,21 +184,47 @@ impl BrokerHandle {
         effects.retain(|effect| *effect != Effect::Register);
         shared.carry_out_now(effects).await.map_err(anyhow::Error::msg)?;
 
+        // Before the other one that writes by itself: it looks at the log's end.
+        let (transactions, _) =
+            Actor::spawn_linked(None, TransactionActor, Arc::clone(&shared), root.get_cell()).await?;
+        shared.set_transactions(transactions.clone());
+
         let arguments = DelayArguments { shared: Arc::clone(&shared), file: delays_file };
         let (delay, _) = Actor::spawn_linked(None, DelayActor, arguments, root.get_cell()).await?;
+        let (timer, _) = Actor::spawn_linked(None, TimerActor, Arc::clone(&shared), root.get_cell()).await?;
 
         let arguments =
             MetadataSyncArguments { shared: Arc::clone(&shared), registrar: registrar.clone(), delay: delay.clone() };
         let (metadata_sync, _) = Actor::spawn_linked(None, MetadataSync, arguments, root.get_cell()).await?;
-        shared.set_metadata_sync(metadata_sync);
+        let arguments = PromotionArguments {
+            shared: Arc::clone(&shared),
+            metadata_sync: metadata_sync.clone(),
+            delay: delay.clone(),
+            timer: timer.clone(),
+            registrar: registrar.clone(),
+        };
+        let (promotion, _) = Actor::spawn_linked(None, PromotionActor, arguments, root.get_cell()).await?;
+        shared.set_slave_actors(metadata_sync, promotion);
         if shared.role.takes_writes() {
             catch_up::catch_up(&shared).await;
         }
-        let (timer, _) = Actor::spawn_linked(None, TimerActor, Arc::clone(&shared), root.get_cell()).await?;
 
         let (listener, old_clients) = listen(env, &shared, listener).await?;
         registrar.cast(RegistrarMessage::Register { done: None })?;
-        Ok(BrokerHandle { shared, listener, old_clients, delay, timer, keeper, housekeeper, registrar, root, failure })
+        Ok(BrokerHandle {
+            shared,
+            listener,
+            old_clients,
+            transactions,
+            delay,
+            timer,
+            keeper,
+            housekeeper,
+            registrar,
+            replication,
+            root,
+            failure,
+        })
     }
 
     /// The address it listens on.
@@ -196,6 +240,16 @@ impl BrokerHandle {
     /// Where old clients, which use the port two below, are served; `None` if that port was taken.
     pub fn old_clients_address(&self) -> Option<SocketAddr> {
         self.old_clients.as_ref().map(ListenerHandle::address)
+    }
+
+    /// Where slaves are served; `None` if that port was taken.
+    pub fn ha_address(&self) -> Option<SocketAddr> {
+        self.replication.master.as_ref().map(HaMasterHandle::address)
+    }
+
+    /// How replication stands.
+    pub fn ha_status(&self) -> HaStatus {
+        self.replication.ha.status()
     }
 
     /// What its sessions and actors share.
@@ -222,6 +276,11 @@ impl BrokerHandle {
             old_clients.drain(DRAIN_LIMIT).await;
         }
         let (done, stopped) = oneshot::channel();
+        if self.transactions.cast(TransactionMessage::Stop { done }).is_ok() {
+            // What it could not save is read from the log at the next start.
+            let _ = stopped.await;
+        }
+        let (done, stopped) = oneshot::channel();
         let delays_saved = match self.delay.cast(DelayMessage::Stop { done }) {
             Ok(()) => stopped.await.unwrap_or_else(|_| Err("the delay scheduler has ended".to_owned())),
             Err(_) => Err("the delay scheduler has ended".to_owned()),
@@ -241,26 +300,12 @@ impl BrokerHandle {
             // What is not indexed now is at the next start.
             let _ = drained.await;
         }
+        self.replication.stop().await;
         let closed = self.shared.writer.close(limit).await;
         self.root.stop(None);
         closed?;
         delays_saved.and(timer_saved).and(saved).map_err(anyhow::Error::msg)
     }
-}
-
-/// The role that the settings ask for. What it asks for and does not get is said.
-fn role_of(config: &mut BrokerConfig) -> Role {
-    if config.broker_role == BrokerRole::Slave {
-        return Role::slave(config.broker_id);
-    }
-    if config.broker_role == BrokerRole::SyncMaster {
-        tracing::warn!("brokerRole=SYNC_MASTER: this version does not replicate, messages are on this broker alone");
-    }
-    if config.broker_id != 0 {
-        tracing::warn!(id = config.broker_id, "brokerId is 0 for every master");
-        config.broker_id = 0;
-    }
-    Role::master()
 }
 
 /// After a crash no group's offset stays above the end of its queue. Saved before anybody sends or pulls, so that a
@@ -304,33 +349,6 @@ async fn listen(
         }
     };
     Ok((listener, old_clients))
-}
-
-/// The address clients dial: `brokerIP1` or this machine's own, never a wildcard.
-fn advertised(env: &Env, config: &BrokerConfig, address: SocketAddr) -> Result<SocketAddr> {
-    let ip: IpAddr = if !config.broker_ip1.is_empty() {
-        config.broker_ip1.parse().with_context(|| format!("brokerIP1 `{}` is no IP address", config.broker_ip1))?
-    } else if !address.ip().is_unspecified() {
-        address.ip()
-    } else {
-        env.net.own_address()
-    };
-    anyhow::ensure!(!ip.is_unspecified(), "brokerIP1 {ip} is a wildcard: clients cannot dial it");
-    Ok(SocketAddr::new(ip, address.port()))
-}
-
-/// The address slaves dial: `brokerIP2`, else the one clients dial, and the port for slaves.
-fn ha_address(config: &BrokerConfig, advertised: SocketAddr) -> Result<SocketAddr> {
-    let ip = match config.broker_ip2.as_str() {
-        "" => advertised.ip(),
-        ip => ip.parse().with_context(|| format!("brokerIP2 `{ip}` is no IP address"))?,
-    };
-    anyhow::ensure!(!ip.is_unspecified(), "brokerIP2 {ip} is a wildcard: slaves cannot dial it");
-    let port = match config.ha_listen_port {
-        0 => advertised.port().wrapping_add(1),
-        port => port,
-    };
-    Ok(SocketAddr::new(ip, port))
 }
 
 /// What counts as being in memory: that part of it which `accessMessageInMemoryMaxRatio` says.
@@ -391,6 +409,7 @@ fn writer_options(config: &BrokerConfig) -> LogWriterOptions {
     LogWriterOptions {
         flush: flush_mode(config),
         sync_timeout: Duration::from_millis(config.sync_flush_timeout),
+        slave_timeout: Duration::from_millis(config.slave_timeout),
         flush_interval: Duration::from_millis(config.flush_interval_commit_log.clamp(10, 10_000)),
     }
 }

@@ -16,8 +16,9 @@ use tokio::sync::oneshot;
 
 use super::shared::Shared;
 use crate::actors::net::{connect, ConnectionHandle, Output, Service};
+use crate::broker::role::MASTER_ID;
 use crate::env::LogLimit;
-use crate::nameserver::{Master, COMPLETE_TOPIC_TABLE, DISPLACED_ADDRESS};
+use crate::nameserver::{Master, COMPLETE_TOPIC_TABLE, DISPLACED_ADDRESS, OUTRANKED_BY};
 use crate::proto::body::RegisterBrokerBody;
 use crate::proto::remoting::requests::{RegisterBroker, RegisterBrokerResponse, UnregisterBroker};
 use crate::proto::remoting::{request, response, Command, Head, RawFrame};
@@ -28,6 +29,9 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 const UNREGISTER_LIMIT: Duration = Duration::from_secs(3);
 /// A NameServer that does not answer is asked again after this, sooner than at the next period.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// A slave that no NameServer names a master asks again after this: the master may be about to come.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// How often the same is said about another broker of this one's name.
 const SAY_EVERY: Duration = Duration::from_secs(300);
@@ -43,6 +47,8 @@ pub enum RegistrarMessage {
     Tick,
     /// A slave's master is gone, or another one has come: ask who is the master now.
     LookForMaster,
+    /// A promotion was given up: follow the master as before.
+    FollowAgain,
     /// A registration has ended; `connection` serves the next one.
     Registered {
         /// Which NameServer.
@@ -67,6 +73,8 @@ pub struct Accepted {
     topic_changes: u64,
     /// Another broker had this one's name and id until then.
     displaced: Option<String>,
+    /// Another broker holds this one's name and id with a newer epoch.
+    outranked_by: Option<String>,
     /// To a slave: the master of its name.
     master: Option<Master>,
 }
@@ -87,6 +95,8 @@ pub struct State {
     said: LogLimit<String>,
     /// The master that this slave follows.
     followed: Option<Master>,
+    /// It is arranged that this slave asks again who is the master.
+    look_armed: bool,
 }
 
 struct NameServer {
@@ -138,6 +148,7 @@ impl Actor for Registrar {
             waiting: Vec::new(),
             said: LogLimit::new(SAY_EVERY),
             followed: None,
+            look_armed: false,
         })
     }
 
@@ -158,11 +169,17 @@ impl Actor for Registrar {
                 state.said.on_tick(state.shared.now());
                 state.register_all(&myself);
             }
-            RegistrarMessage::LookForMaster if state.shared.role.is_slave() => {
-                state.change += 1;
-                state.register_all(&myself);
+            RegistrarMessage::LookForMaster => {
+                state.look_armed = false;
+                if state.shared.role.is_slave() {
+                    state.change += 1;
+                    state.register_all(&myself);
+                }
             }
-            RegistrarMessage::LookForMaster => {}
+            RegistrarMessage::FollowAgain => {
+                state.followed = None;
+                state.follow();
+            }
             RegistrarMessage::Registered { index, change, accepted } => {
                 state.registered(&myself, index, change, accepted);
             }
@@ -223,6 +240,7 @@ impl State {
         accepted: Option<Accepted>,
     ) {
         self.say_displaced(accepted.as_ref());
+        self.say_outranked(accepted.as_ref());
         let nameserver = &mut self.nameservers[index];
         nameserver.busy = false;
         nameserver.told = change;
@@ -247,15 +265,23 @@ impl State {
         }
         self.answer_told();
         self.follow();
+        let role = &self.shared.role;
+        let alone = role.is_slave() && role.broker_id() != MASTER_ID && !role.master_is_registered();
+        if alone && !std::mem::replace(&mut self.look_armed, true) {
+            myself.send_after(LOOK_AGAIN_AFTER, || RegistrarMessage::LookForMaster);
+        }
     }
 
     /// A slave follows the master that NameServers name: the one it follows already as long as one of them names it. One
     /// that none names any more is followed on, until there is another.
     fn follow(&mut self) {
-        if !self.shared.role.is_slave() {
+        if !self.shared.role.is_slave() || self.shared.role.is_changing() {
             return;
         }
-        let named: Vec<&Master> = self.nameservers.iter().filter_map(|nameserver| nameserver.master.as_ref()).collect();
+        // The last word of one that does not answer counts only if nobody answers.
+        let silent = self.nameservers.iter().all(|nameserver| nameserver.failing);
+        let heard = self.nameservers.iter().filter(|nameserver| silent || !nameserver.failing);
+        let named: Vec<&Master> = heard.filter_map(|nameserver| nameserver.master.as_ref()).collect();
         let registered = !named.is_empty();
         let chosen = named.iter().find(|master| self.followed.as_ref() == Some(**master)).or(named.first());
         let chosen = chosen.map(|master| (*master).clone());
@@ -265,6 +291,20 @@ impl State {
         if let Some(master) = chosen.filter(|master| self.followed.as_ref() != Some(master)) {
             self.shared.follow(&master);
             self.followed = Some(master);
+        }
+    }
+
+    /// Another broker was promoted meanwhile, and clients are sent there: this one takes no messages any more, which nobody
+    /// else would have. Only a promotion gives out epochs that NameServers compare, so it is no mistake in some setting.
+    fn say_outranked(&mut self, accepted: Option<&Accepted>) {
+        let Some(other) = accepted.and_then(|accepted| accepted.outranked_by.as_ref()) else { return };
+        let fenced = self.shared.role.fence();
+        if self.said.pass(other.clone(), self.shared.now()).is_some() || fenced {
+            tracing::error!(
+                broker = self.shared.settings().config.broker_name,
+                other,
+                "another broker was promoted to be the master of this name: this one takes no messages any more; start it as a slave"
+            );
         }
     }
 
@@ -323,8 +363,9 @@ async fn register_with(
         answer.remark.unwrap_or_default()
     );
     let displaced = answer.ext(DISPLACED_ADDRESS).map(str::to_owned);
+    let outranked_by = answer.ext(OUTRANKED_BY).map(str::to_owned);
     let master = master_of(&answer)?;
-    Ok(Accepted { connection, topic_changes, displaced, master })
+    Ok(Accepted { connection, topic_changes, displaced, outranked_by, master })
 }
 
 /// The master that an answer names, to a slave.

@@ -18,8 +18,11 @@ use super::errors::store_failure;
 use super::housekeeper::HousekeeperMessage;
 use super::keeper::{KeeperMessage, SettingsError};
 use super::metadata_sync::MetadataSyncMessage;
+use super::promotion::{Promoted, PromotionMessage};
 use super::retention_policy;
 use super::timer::{TimerStatus, RECALLS_PER_SECOND_MAX};
+use super::transaction::{HalfMessages, TransactionMessage, TransactionRequest};
+use crate::actors::ha::{HaState, ReplicaHandle};
 use crate::actors::log_writer::{Durability, LogWriterHandle};
 use crate::actors::net::ConnectionHandle;
 use crate::broker::admin::statistics::Statistics;
@@ -71,6 +74,7 @@ impl Settings {
             role: role.clone(),
             accept_from: Millis(config.start_accept_send_request_timestamp),
             levels: config.delay_levels(),
+            reject_transactions: config.reject_transaction_message,
             timer: TimerRules {
                 enabled: config.timer_wheel_enable,
                 delay_ms_max: i64::try_from(config.timer_max_delay_sec).unwrap_or(i64::MAX).saturating_mul(1000),
@@ -103,6 +107,10 @@ pub struct Shared {
     pub ha_address: SocketAddr,
     /// Master or slave.
     pub role: Role,
+    /// What is known of replication.
+    pub ha: HaState,
+    /// Follows a slave's master.
+    pub replica: ReplicaHandle,
     /// Topics or groups were changed and saved: slaves that wait for it are told.
     pub metadata_changed: Notify,
     /// Names this life of the broker's process.
@@ -122,6 +130,8 @@ pub struct Shared {
     pub parked_pulls: AtomicUsize,
     /// Offset resets so far: parked pulls compare it to notice one.
     pub resets: AtomicU64,
+    /// Half messages whose producers have not decided.
+    pub half_messages: HalfMessages,
     /// How far the timer is.
     pub timer: TimerStatus,
     /// Topics, for lookups.
@@ -138,7 +148,9 @@ pub struct Shared {
     connections: Mutex<BTreeMap<ConnectionId, ConnectionHandle>>,
     keeper: OnceLock<ActorRef<KeeperMessage>>,
     housekeeper: OnceLock<ActorRef<HousekeeperMessage>>,
+    transactions: OnceLock<ActorRef<TransactionMessage>>,
     metadata_sync: OnceLock<ActorRef<MetadataSyncMessage>>,
+    promotion: OnceLock<ActorRef<PromotionMessage>>,
 }
 
 /// What [`Shared::new`] is made of.
@@ -155,6 +167,10 @@ pub struct Parts {
     pub ha_address: SocketAddr,
     /// See [`Shared`].
     pub role: Role,
+    /// See [`Shared`].
+    pub ha: HaState,
+    /// Follows a slave's master.
+    pub replica: ReplicaHandle,
     /// All settings.
     pub settings: Settings,
     /// Topics as loaded.
@@ -170,8 +186,8 @@ pub struct Parts {
 impl Shared {
     /// A broker's shared state. [`Shared::set_actors`] comes next, before any request.
     pub fn new(parts: Parts) -> Self {
-        let Parts { env, store, writer, advertised, ha_address, role, settings, topics, groups, offsets, delays } =
-            parts;
+        let Parts { env, store, writer, advertised, ha_address, role, ha, replica, .. } = parts;
+        let Parts { settings, topics, groups, offsets, delays, .. } = parts;
         let config = &settings.config;
         let instance = env.rng.next_u64();
         Shared {
@@ -180,12 +196,15 @@ impl Shared {
             metadata_changed: Notify::new(),
             ha_address,
             role,
+            ha,
+            replica,
             unique_keys: UniqueKeys::new(advertised.ip(), (instance >> 32) as u32, instance as u32),
             flow: ByteBudget::new(config.in_flight_bytes_per_broker),
             other_flow: ByteBudget::new(config.in_flight_request_bytes_per_broker),
             statistics: Statistics::new(monotonic(&env), config.topics_max),
             parked_pulls: AtomicUsize::new(0),
             resets: AtomicU64::new(0),
+            half_messages: HalfMessages::default(),
             timer: TimerStatus::default(),
             topic_directory: Arc::clone(topics.directory()),
             group_directory: Arc::clone(groups.directory()),
@@ -199,7 +218,9 @@ impl Shared {
             connections: Mutex::default(),
             keeper: OnceLock::new(),
             housekeeper: OnceLock::new(),
+            transactions: OnceLock::new(),
             metadata_sync: OnceLock::new(),
+            promotion: OnceLock::new(),
             env,
             store,
             writer,
@@ -214,14 +235,49 @@ impl Shared {
         let _ = self.housekeeper.set(housekeeper);
     }
 
-    /// Who keeps a slave's tables, from now on.
-    pub fn set_metadata_sync(&self, actor: ActorRef<MetadataSyncMessage>) {
+    /// Who decides about transactions from now on.
+    pub fn set_transactions(&self, transactions: ActorRef<TransactionMessage>) {
         // Only the start of a broker calls this, once.
-        let _ = self.metadata_sync.set(actor);
+        let _ = self.transactions.set(transactions);
     }
 
-    /// The NameServers name this master of the broker's name; a slave follows it.
+    /// Has a transaction ended, or put into work again.
+    ///
+    /// # Errors
+    /// Why it is not, or that the broker is stopping.
+    pub async fn transaction(&self, request: TransactionRequest) -> Result<(), BrokerError> {
+        let stopping = || BrokerError::StoreFailed { what: "the broker is stopping".to_owned() };
+        let actor = self.transactions.get().ok_or_else(stopping)?;
+        let (done, result) = tokio::sync::oneshot::channel();
+        actor.cast(TransactionMessage::Request { request, done }).map_err(|_| stopping())?;
+        result.await.map_err(|_| stopping())?
+    }
+
+    /// Who keeps a slave's tables and who makes it the master, from now on.
+    pub fn set_slave_actors(&self, metadata: ActorRef<MetadataSyncMessage>, promotion: ActorRef<PromotionMessage>) {
+        // Only the start of a broker calls this, once.
+        let _ = self.metadata_sync.set(metadata);
+        let _ = self.promotion.set(promotion);
+    }
+
+    /// Has this slave become the master; see [`role`](crate::broker::role).
+    ///
+    /// # Errors
+    /// Why it has not. It is a slave as before then.
+    pub async fn promote(&self, despite_master: bool) -> Result<Promoted, String> {
+        let stopping = || "the broker is stopping".to_owned();
+        let actor = self.promotion.get().ok_or_else(stopping)?;
+        let (done, promoted) = tokio::sync::oneshot::channel();
+        actor.cast(PromotionMessage::Promote { despite_master, done }).map_err(|_| stopping())?;
+        promoted.await.map_err(|_| stopping())?
+    }
+
+    /// The NameServers name this master of the broker's name; a slave follows it. Where its log comes from
+    /// `haMasterAddress` may say.
     pub fn follow(&self, master: &Master) {
+        if self.settings().config.ha_master_address.is_empty() {
+            self.replica.follow(Some(master.ha_address.clone()));
+        }
         if let Some(actor) = self.metadata_sync.get() {
             // An actor that is gone means that the broker is stopping.
             let _ = actor.cast(MetadataSyncMessage::Follow { address: master.address.clone() });
@@ -319,7 +375,8 @@ impl Shared {
         let stored = appended.results.into_iter().next().ok_or_else(|| failed("the log writer gave no result"))?;
         let stored = stored.map_err(|error| store_failure(&error))?;
         match appended.durability {
-            Durability::AsPromised => Ok(stored),
+            // It is stored here; whoever stores something on its own account has nobody to tell that slaves lack it.
+            Durability::AsPromised | Durability::ReplicationTimedOut | Durability::NotReplicated => Ok(stored),
             Durability::SyncTimedOut => Err(failed("the log was not synced in time")),
             Durability::SyncFailed => Err(failed("the log could not be synced")),
         }

@@ -6,11 +6,14 @@ use std::time::Duration;
 use ractor::{Actor, ActorRef};
 use tokio::sync::oneshot;
 
-use super::reply::{Appended, Inbox, Reply, Ticket};
+use super::following::{Change, Replicate, Replicated};
+use super::reply::{Appended, Durability, Inbox, Reply, Ticket};
 use super::{lock, Arguments, LogMessage, LogWriterActor, LogWriterOptions};
 use crate::actors::broker::housekeeper::DispatchSignal;
+use crate::actors::ha::{LogSignal, Quorum};
 use crate::env::Env;
-use crate::store::{AppendBatch, AppendResult, LogWriter};
+use crate::proto::PhysicalOffset;
+use crate::store::{AppendBatch, AppendResult, LogWriter, StoreError};
 
 /// A batch that waits to be written.
 pub(super) struct Gathered {
@@ -20,6 +23,15 @@ pub(super) struct Gathered {
     /// Whether the answer waits for what the flush mode promises.
     pub wait: bool,
     pub reply: Reply,
+}
+
+impl Gathered {
+    /// Answers that none of it is stored.
+    pub(super) fn refuse(self, error: &StoreError) {
+        let Gathered { batch, mut results, reply, .. } = self;
+        results.resize_with(batch.items.len(), || Err(error.clone()));
+        reply.send(Appended { batch, results, durability: Durability::AsPromised });
+    }
 }
 
 /// Sends batches to the log writer. Cheap to clone.
@@ -39,10 +51,12 @@ impl LogWriterHandle {
         writer: LogWriter,
         options: LogWriterOptions,
         dispatch: DispatchSignal,
+        (quorum, signal): (Quorum, LogSignal),
         supervisor: &ActorRef<M>,
     ) -> anyhow::Result<Self> {
         let gathered = Arc::default();
-        let arguments = Arguments { env: env.clone(), writer, gathered: Arc::clone(&gathered), options, dispatch };
+        let (env, row) = (env.clone(), Arc::clone(&gathered));
+        let arguments = Arguments { env, writer, gathered: row, options, dispatch, quorum, signal };
         let (actor, _) = Actor::spawn_linked(None, LogWriterActor, arguments, supervisor.get_cell()).await?;
         Ok(LogWriterHandle { actor, gathered })
     }
@@ -77,6 +91,42 @@ impl LogWriterHandle {
             // The writer is gone: dropping the replies says so.
             lock(&self.gathered).clear();
         }
+    }
+
+    /// Appends the whole records at the start of `bytes`, which a master has at `at`, where this log ends; the rest comes
+    /// back. `confirmed` is up to where the master lets consumers read. `None` if the writer has stopped.
+    pub async fn replicate(
+        &self,
+        at: PhysicalOffset,
+        bytes: Vec<u8>,
+        confirmed: Option<PhysicalOffset>,
+    ) -> Option<Replicated> {
+        let (reply, replicated) = oneshot::channel();
+        self.actor.cast(LogMessage::Replicate(Replicate { at, bytes, confirmed, reply })).ok()?;
+        replicated.await.ok()
+    }
+
+    /// Changes the log in another way than by making it longer. `None` if the writer has stopped.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn operate(&self, change: Change) -> Option<Result<(), StoreError>> {
+        let (reply, done) = oneshot::channel();
+        self.actor.cast(LogMessage::Operate { change, reply }).ok()?;
+        done.await.ok()
+    }
+
+    /// Whether the log follows a master's from now on: nothing is appended then but what the master has.
+    pub fn set_following(&self, following: bool) {
+        // A writer that is gone takes nothing anyway.
+        let _ = self.actor.cast(LogMessage::SetFollowing { following });
+    }
+
+    /// The log is this broker's own from when this returns on: no byte of a former master's is appended any more.
+    pub async fn stop_following(&self) {
+        self.set_following(false);
+        // Its mailbox is FIFO: the answer to this, a refusal, comes after the change.
+        let _ = self.replicate(PhysicalOffset(0), Vec::new(), None).await;
     }
 
     /// Flushes everything and marks the store as cleanly closed. No append succeeds afterwards.

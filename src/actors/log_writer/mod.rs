@@ -5,26 +5,30 @@
 //! sent to itself runs after every write that was queued before it, and while one sync is under way the next group
 //! gathers.
 
+mod following;
 mod handle;
 mod reply;
+mod waiting;
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use super::broker::housekeeper::DispatchSignal;
-use crate::env::{BuggifySite, Canary, Env, Millis};
-use crate::proto::PhysicalOffset;
+use super::ha::{LogSignal, Quorum};
+use crate::env::{BuggifySite, Env, Millis};
 use crate::store::{
     AppendBatch, AppendItem, AppendResult, FlushMode, GroupId, JobDone, LogWriter, Progress, StoreError, SyncDone,
 };
 
+use following::Surgery;
+pub use following::{Change, Replicate, Replicated};
 use handle::Gathered;
 pub use handle::LogWriterHandle;
 use reply::Reply;
 pub use reply::{Appended, Durability, Inbox, Ticket};
+use waiting::Waiting;
 
 /// How long upkeep goes on after the last append: queue files are synced, and the checkpoint with them, within a minute.
 const UPKEEP_AFTER_APPEND: Duration = Duration::from_secs(70);
@@ -40,8 +44,24 @@ pub enum LogMessage {
         /// What it covered, and whether it went well.
         done: SyncDone,
     },
+    /// Slaves have said up to where they have the log.
+    Replicated,
     /// Look for batches that have waited too long.
     Deadline,
+    /// A master's log goes on.
+    Replicate(Replicate),
+    /// The log is to be changed in another way than by growing, once no sync and no job is under way.
+    Operate {
+        /// How.
+        change: Change,
+        /// Gets the outcome.
+        reply: tokio::sync::oneshot::Sender<Result<(), StoreError>>,
+    },
+    /// Whether this log follows a master's from now on.
+    SetFollowing {
+        /// If it does, nothing is appended but what the master has.
+        following: bool,
+    },
     /// Prepare the next segment, write gathered queue entries, save the checkpoint.
     Maintain,
     /// A piece of that work has ended.
@@ -63,6 +83,8 @@ pub struct LogWriterOptions {
     pub flush: FlushMode,
     /// How long a send waits for its sync (`syncFlushTimeout`).
     pub sync_timeout: Duration,
+    /// How long a send waits for slaves (`slaveTimeout`).
+    pub slave_timeout: Duration,
     /// How often gathered work is done and, under ASYNC_FLUSH, the log is synced (`flushIntervalCommitLog`).
     pub flush_interval: Duration,
 }
@@ -75,19 +97,12 @@ struct Arguments {
     gathered: Arc<Mutex<Vec<Gathered>>>,
     options: LogWriterOptions,
     dispatch: DispatchSignal,
+    quorum: Quorum,
+    signal: LogSignal,
 }
 
 /// Bytes of batches that are joined for one write; a larger batch is written alone.
 const JOINED_BYTES_MAX: usize = 256 * 1024;
-
-/// A batch that waits for its sync.
-struct Waiting {
-    /// The log's end right behind the batch.
-    end: PhysicalOffset,
-    deadline: Millis,
-    appended: Appended,
-    reply: Reply,
-}
 
 struct State {
     env: Env,
@@ -103,8 +118,12 @@ struct State {
     joined: AppendBatch,
     /// Something was written that the flush mode promises to sync.
     must_sync: bool,
-    /// In the order of their ends.
-    waiting: VecDeque<Waiting>,
+    waiting: Waiting,
+    quorum: Quorum,
+    /// Tells slaves' sessions, and the one that follows a master.
+    signal: LogSignal,
+    /// What is to be done to the log once no sync and no job is under way.
+    surgery: Option<Surgery>,
     commit_queued: bool,
     deadline_armed: bool,
     upkeep_armed: bool,
@@ -132,7 +151,8 @@ impl Actor for LogWriterActor {
         myself: ActorRef<Self::Msg>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let Arguments { env, writer, gathered, options, dispatch } = arguments;
+        let Arguments { env, writer, gathered, options, dispatch, quorum, signal } = arguments;
+        quorum.set_writer(myself.clone());
         // The first segment and its pages are prepared before the first send comes.
         myself.cast(LogMessage::Maintain)?;
         Ok(State {
@@ -144,7 +164,10 @@ impl Actor for LogWriterActor {
             writing: Vec::new(),
             joined: AppendBatch::default(),
             must_sync: false,
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
+            quorum,
+            signal,
+            surgery: None,
             commit_queued: false,
             deadline_armed: false,
             upkeep_armed: true,
@@ -167,7 +190,15 @@ impl Actor for LogWriterActor {
                 state.start_sync(&myself);
             }
             LogMessage::Synced { done } => state.synced(&myself, done),
+            LogMessage::Replicated => state.replicated(),
             LogMessage::Deadline => state.deadline(&myself),
+            LogMessage::Replicate(part) => state.replicate(&myself, part).await?,
+            // A log that follows nobody is a master's, and nobody takes any of it back: dropping the reply says so.
+            LogMessage::Operate { change, reply } if state.is_following() => {
+                state.surgery = Some(Surgery { change, reply });
+            }
+            LogMessage::Operate { .. } => {}
+            LogMessage::SetFollowing { following } => state.set_following(following),
             LogMessage::Maintain => {
                 state.upkeep_armed = false;
                 state.maintain(&myself);
@@ -180,6 +211,7 @@ impl Actor for LogWriterActor {
             }
             LogMessage::Close { reply } => state.closing = Some(reply),
         }
+        state.operate_if_idle().await;
         state.close_if_idle().await;
         Ok(())
     }
@@ -190,6 +222,9 @@ impl State {
     async fn write(&mut self, myself: &ActorRef<LogMessage>) -> Result<(), ActorProcessingErr> {
         let mut writing = std::mem::take(&mut self.writing);
         std::mem::swap(&mut writing, &mut *lock(&self.gathered));
+        if let Some(refusal) = self.quorum.refusal() {
+            writing.drain(..).for_each(|batch| batch.refuse(&refusal));
+        }
         let mut rest = writing.drain(..).peekable();
         while let Some(first) = rest.next() {
             // Through the mapping one write is as good as another.
@@ -235,19 +270,16 @@ impl State {
         }
     }
 
-    /// Answers a batch that has been written, or has it wait for its sync.
+    /// Answers a batch that has been written, or has it wait for its sync and for slaves.
     fn appended(&mut self, myself: &ActorRef<LogMessage>, appended: Appended, wait: bool, reply: Reply) {
         let Some(writer) = &self.writer else { return };
         let end = writer.end();
         let stored = appended.results.iter().any(Result::is_ok);
         self.must_sync |= self.options.flush == FlushMode::Sync && stored;
-        let waits = self.options.flush == FlushMode::Sync && stored && wait;
-        if !waits || self.env.canary(Canary::AcknowledgeBeforeSync) {
-            reply.send(appended);
+        if stored && wait {
+            self.wait_or_answer(myself, end, appended, reply);
         } else {
-            let deadline = self.env.clock.now().plus(self.options.sync_timeout.as_millis() as i64);
-            self.waiting.push_back(Waiting { end, deadline, appended, reply });
-            self.arm_deadline(myself);
+            reply.send(appended);
         }
     }
 
@@ -262,6 +294,7 @@ impl State {
         if self.options.flush == FlushMode::Async {
             self.dispatch.notify();
         }
+        self.signal.notify();
         if self.writer.as_ref().is_some_and(LogWriter::wants_upkeep) {
             self.start_jobs(myself);
         }
@@ -272,6 +305,9 @@ impl State {
 
     /// Starts a sync unless one is under way; the end of that one starts the next.
     fn start_sync(&mut self, myself: &ActorRef<LogMessage>) {
+        if self.surgery.is_some() {
+            return;
+        }
         if let Some(sync) = self.writer.as_mut().and_then(LogWriter::start_sync) {
             let myself = myself.clone();
             ractor::concurrency::spawn(async move {
@@ -287,47 +323,15 @@ impl State {
         match writer.finish_sync(done) {
             Ok(flushed) => {
                 self.dispatch.notify();
-                while self.waiting.front().is_some_and(|waiting| waiting.end <= flushed) {
-                    let waiting = self.waiting.pop_front().expect("a front was seen");
-                    waiting.reply.send(waiting.appended);
-                }
-                if !self.waiting.is_empty() {
+                self.signal.notify();
+                if self.waiting.on_flushed(flushed, self.quorum_position()) {
                     self.start_sync(myself);
                 }
             }
             Err(error) => {
                 tracing::error!(%error, "a sync failed: the store takes no more writes until the broker is restarted");
-                self.fail_waiting();
+                self.waiting.fail();
             }
-        }
-    }
-
-    fn fail_waiting(&mut self) {
-        for mut waiting in self.waiting.drain(..) {
-            waiting.appended.durability = Durability::SyncFailed;
-            waiting.reply.send(waiting.appended);
-        }
-    }
-
-    /// Answers batches whose sync takes too long. Their records stay and are seen once the sync has ended.
-    fn deadline(&mut self, myself: &ActorRef<LogMessage>) {
-        self.deadline_armed = false;
-        let now = self.env.clock.now();
-        while self.waiting.front().is_some_and(|waiting| waiting.deadline <= now) {
-            let mut waiting = self.waiting.pop_front().expect("a front was seen");
-            if !self.env.canary(Canary::AcknowledgeOnTimeOut) {
-                waiting.appended.durability = Durability::SyncTimedOut;
-            }
-            waiting.reply.send(waiting.appended);
-        }
-        self.arm_deadline(myself);
-    }
-
-    fn arm_deadline(&mut self, myself: &ActorRef<LogMessage>) {
-        let Some(next) = self.waiting.front().map(|waiting| waiting.deadline) else { return };
-        if !std::mem::replace(&mut self.deadline_armed, true) {
-            let wait = Duration::from_millis(next.since(self.env.clock.now()) + 1);
-            myself.send_after(wait, || LogMessage::Deadline);
         }
     }
 
@@ -341,7 +345,7 @@ impl State {
 
     /// Has the writer's work that may wait for the device done beside it.
     fn start_jobs(&mut self, myself: &ActorRef<LogMessage>) {
-        let Some(writer) = &mut self.writer else { return };
+        let Some(writer) = self.writer.as_mut().filter(|_| self.surgery.is_none()) else { return };
         for job in writer.maintain(self.env.clock.now()) {
             self.jobs += 1;
             let myself = myself.clone();
@@ -373,12 +377,8 @@ impl State {
         };
         match &result {
             // Everything is on disk now, so what still waited is as durable as promised.
-            Ok(()) => {
-                for waiting in self.waiting.drain(..) {
-                    waiting.reply.send(waiting.appended);
-                }
-            }
-            Err(_) => self.fail_waiting(),
+            Ok(()) => self.waiting.finish(),
+            Err(_) => self.waiting.fail(),
         }
         if let Some(reply) = self.closing.take() {
             let _ = reply.send(result);

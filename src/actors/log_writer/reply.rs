@@ -17,6 +17,10 @@ pub enum Durability {
     SyncTimedOut,
     /// The sync failed: the bytes may or may not survive.
     SyncFailed,
+    /// It is stored here, but slaves did not say within `slaveTimeout` that they have it.
+    ReplicationTimedOut,
+    /// It is stored here, and too few slaves are there to have it.
+    NotReplicated,
 }
 
 /// The answer to an append: one result per item, and the batch back for its buffers.

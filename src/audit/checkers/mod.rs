@@ -22,6 +22,7 @@ mod skipped;
 mod soon;
 #[cfg(test)]
 pub(super) mod testing;
+mod transactions;
 
 use std::fmt;
 
@@ -43,6 +44,7 @@ pub use ranges::ranges_grow;
 pub use retried::handed_back_again;
 pub use skipped::nothing_skipped;
 pub use soon::{delayed_soon, delivered_soon, sends_end, works_again};
+pub use transactions::{transactions_as_decided, Promises};
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -59,6 +59,12 @@ pub(in crate::audit) fn parse(text: &str) -> Vec<Timed> {
                 let asked = words.get(4).map_or(now, |_| Duration::from_secs(number(4)));
                 Event::Range(queue(words[1]), number(2), number(3), asked)
             }
+            "prepared" => Event::Prepared(number(1)),
+            "commit" => Event::Deciding(number(1), true),
+            "rollback" => Event::Deciding(number(1), false),
+            "committed!" => Event::Decided(number(1), true),
+            "rolledback" => Event::Decided(number(1), false),
+            "aside" => Event::KeptAside(number(1)),
             "healed" => Event::Healed,
             other => panic!("no event is called {other}"),
         };

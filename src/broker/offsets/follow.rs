@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use crate::env::{Canary, Millis};
 use crate::proto::body::ConsumerOffsetSerializeWrapper as Wrapper;
 
-use super::{Effect, OffsetTable};
+use super::{Effect, Lowered, OffsetTable};
 
 /// How long an offset that is higher than the master's stays at least, in ms.
 pub const KEEP_MS: i64 = 60_000;
@@ -59,6 +59,28 @@ impl OffsetTable {
         if changed {
             self.updated();
         }
+    }
+
+    /// A slave becomes the master: offsets above the end of their queue, which `end_of` tells, come down to it; see
+    /// [`lower_to_ends`](super::lower_to_ends).
+    pub fn lower_to_ends(&mut self, end_of: impl Fn(&str, i32) -> i64) -> Vec<Lowered> {
+        let mut lowered = Vec::new();
+        for (group, topics) in &mut self.groups {
+            for (topic, queues) in topics {
+                for (queue_id, position) in queues {
+                    let Some(was) = position.committed() else { continue };
+                    let is = end_of(topic, *queue_id);
+                    if was > is {
+                        position.lower(is);
+                        lowered.push(Lowered { key: Wrapper::key(topic, group), queue_id: *queue_id, was, is });
+                    }
+                }
+            }
+        }
+        if !lowered.is_empty() {
+            self.updated();
+        }
+        lowered
     }
 
     /// The master is away: what groups commit here from now on is kept until it comes back.
@@ -221,6 +243,14 @@ mod tests {
         let found = ["behind", "ahead", "above", "new"].map(|group| at(&master, group));
         assert_eq!(found, [Some(200), Some(300), Some(400), Some(7)]);
         assert!(master.take_dirty());
+    }
+
+    #[test]
+    fn a_new_masters_groups_have_consumed_no_more_than_it_has() {
+        let mut slave = slave(&[("g", 103), ("h", 100)]);
+        let lowered = slave.lower_to_ends(|_, _| 100);
+        assert_eq!(lowered, [Lowered { key: Wrapper::key("t", "g"), queue_id: 0, was: 103, is: 100 }]);
+        assert_eq!((at(&slave, "g"), at(&slave, "h"), slave.take_dirty()), (Some(100), Some(100), true));
     }
 
     #[test]

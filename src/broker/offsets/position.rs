@@ -157,6 +157,11 @@ impl Position {
         self.committed.replace(offset) != Some(offset)
     }
 
+    /// The queue ends before the committed offset.
+    pub(super) fn lower(&mut self, end: i64) {
+        (self.committed, self.kept_until) = (Some(end), None);
+    }
+
     /// Keeps a commit that counts, on a slave, against lower offsets of the master's.
     pub(super) fn keep(&mut self, commit: Commit, until: Option<Millis>) {
         if commit == Commit::Stored && until.is_some() {

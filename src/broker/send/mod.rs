@@ -22,7 +22,7 @@ use super::topics::TopicView;
 use super::BrokerError;
 
 pub use plan::{stamps, BatchItem, BatchPlan, Edits, EntryCode, SendPlan, Target};
-use plan::{Delay, SHARED_MAX};
+use plan::{Delay, Half, SHARED_MAX};
 use scan::Found;
 
 /// What the broker's settings say about sending.
@@ -48,6 +48,8 @@ pub struct SendRules {
     pub accept_from: Millis,
     /// The delay levels.
     pub levels: DelayLevels,
+    /// Half messages are refused.
+    pub reject_transactions: bool,
     /// Times of delivery.
     pub timer: TimerRules,
 }
@@ -119,7 +121,7 @@ impl SendRules {
         if topic.is_compaction() && found.keys.is_none() {
             return Err(self.illegal());
         }
-        self.check_transaction(request, &found)?;
+        let half = self.is_half(request, &found)?;
         self.check_body(request.body)?;
         let mut plan = SendPlan {
             target: Target::Asked { topic: request.topic, queue_id },
@@ -130,6 +132,7 @@ impl SendRules {
             unique_key: found.unique_key,
             keys: found.keys,
             delay: None,
+            half: None,
             dead_letter: dead_letter.is_some(),
             drop_timers: false,
             drop_pop: found.has_pop,
@@ -138,6 +141,14 @@ impl SendRules {
         if let Some(dead_letters) = dead_letter {
             plan.target = Target::DeadLetters { topic: dead_letters };
             plan.drop_timers = found.has_timer;
+        } else if half {
+            if found.has_timer {
+                // It would have to wait twice: for its producer and for its time.
+                return Err(self.illegal());
+            }
+            plan.target = Target::Half;
+            let (real_topic, real_queue_id) = (request.topic, queue_id.to_string());
+            plan.half = Some(Half { real_topic, real_queue_id, drop_level: found.level > 0 });
         } else if found.level > 0 {
             self.delay(&mut plan, request.topic, queue_id, &found);
         } else if found.timer.is_timed() {
@@ -240,14 +251,23 @@ impl SendRules {
         Ok(hopeless.then(|| names::dlq_topic(group)))
     }
 
-    /// Half messages are refused until this broker keeps transactions. Not meant: a committed message that a consumer
-    /// sends to its retry topic, which old clients do without taking the mark off.
-    fn check_transaction(&self, request: &SendRequest<'_>, found: &Found<'_>) -> Result<(), BrokerError> {
+    /// Whether this is a half message, which waits for its producer's decision. Not meant: a committed message that a
+    /// consumer sends to its retry topic, which old clients do without taking the mark off (TXN-5).
+    ///
+    /// A half message without a group or without its mark could never be decided about: RocketMQ takes it, and nobody
+    /// ever sees it.
+    fn is_half(&self, request: &SendRequest<'_>, found: &Found<'_>) -> Result<bool, BrokerError> {
         let prepared = sys_flag::transaction_type(request.sys_flag) == sys_flag::TRANSACTION_PREPARED;
-        if (found.transaction || prepared) && !names::is_retry_topic(request.topic) {
+        if !(found.transaction || prepared) || names::is_retry_topic(request.topic) {
+            return Ok(false);
+        }
+        if self.reject_transactions {
             return Err(BrokerError::TransactionForbidden { address: self.address.clone() });
         }
-        Ok(())
+        if !found.transaction || !found.has_group {
+            return Err(self.illegal());
+        }
+        Ok(true)
     }
 
     fn delay<'a>(&self, plan: &mut SendPlan<'a>, topic: &'a str, queue_id: i32, found: &Found<'a>) {

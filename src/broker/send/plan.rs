@@ -37,6 +37,7 @@ pub struct SendPlan<'a> {
     /// KEYS as the client sent it.
     pub keys: Option<&'a str>,
     pub(super) delay: Option<Delay<'a>>,
+    pub(super) half: Option<Half<'a>>,
     pub(super) dead_letter: bool,
     pub(super) drop_timers: bool,
     pub(super) drop_pop: bool,
@@ -63,6 +64,8 @@ pub enum Target<'a> {
         /// The level's queue.
         queue_id: i32,
     },
+    /// The half topic, until its transaction is committed.
+    Half,
     /// The timer topic, until its second begins.
     Timed {
         /// The second.
@@ -70,6 +73,14 @@ pub enum Target<'a> {
         /// It takes another message back.
         recalls: bool,
     },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Half<'a> {
+    pub(super) real_topic: &'a str,
+    pub(super) real_queue_id: String,
+    /// A half message with a level would wait where no transaction finds it.
+    pub(super) drop_level: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +98,7 @@ impl Target<'_> {
             Target::Asked { topic, queue_id } => (topic, *queue_id),
             Target::DeadLetters { topic } => (topic, 0),
             Target::Delayed { queue_id } => (system::SCHEDULE_TOPIC, *queue_id),
+            Target::Half => (system::TRANS_HALF_TOPIC, 0),
             Target::Timed { .. } => (system::TIMER_TOPIC, TIMER_QUEUE as i32),
         }
     }
@@ -123,6 +135,14 @@ impl<'a> SendPlan<'a> {
             if let Some(level) = &delay.clamped_level {
                 edits.push(Edit::Set(properties::DELAY, level));
             }
+        }
+        if let Some(half) = &self.half {
+            if half.drop_level {
+                edits.push(Edit::Remove(properties::DELAY));
+            }
+            edits.push(Edit::Set(properties::TRANSACTION_ID, self.unique_key.unwrap_or(unique_key)));
+            edits.push(Edit::Set(properties::REAL_TOPIC, half.real_topic));
+            edits.push(Edit::Set(properties::REAL_QUEUE_ID, &half.real_queue_id));
         }
         edits
     }

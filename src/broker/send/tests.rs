@@ -18,6 +18,7 @@ fn rules() -> SendRules {
         role: Role::master(),
         accept_from: Millis(0),
         levels: DelayLevels::default(),
+        reject_transactions: false,
         timer: TimerRules { enabled: true, delay_ms_max: 259_200_000 },
     }
 }
@@ -34,6 +35,10 @@ fn request<'a>(topic: &'a str, properties: &'a str) -> SendRequest<'a> {
         client_version: version::CURRENT,
         peer: "1.2.3.4:5".parse().unwrap(),
     }
+}
+
+fn request_of(properties: &str) -> SendRequest<'_> {
+    request("t", properties)
 }
 
 fn topic(perm: i32, read: i32, write: i32) -> TopicView {
@@ -167,7 +172,7 @@ fn a_message_with_a_time_goes_to_the_timer() {
 }
 
 #[test]
-fn timers_and_transactions_are_refused_clearly() {
+fn timers_are_refused_clearly() {
     let refused =
         |pairs: &str| rules().plan(&request("t", &text(pairs)), &topic(6, 4, 4), None, 0, || WALL).unwrap_err();
     assert_eq!(refused("TIMER_DELAY_SEC=259201").code(), 13);
@@ -175,8 +180,45 @@ fn timers_and_transactions_are_refused_clearly() {
     let sent = text("TIMER_DELAY_SEC=5");
     let refused_off = off.plan(&request("t", &sent), &topic(6, 4, 4), None, 0, || WALL).unwrap_err();
     assert_eq!(refused_off, BrokerError::TimerNotEnabled);
-    assert_eq!(refused("TRAN_MSG=true PGROUP=p").code(), 16);
-    assert!(rules().plan(&request("t", &text("TRAN_MSG=false")), &topic(6, 4, 4), None, 0, || WALL).is_ok());
+    assert_eq!(refused("TIMER_DELAY_SEC=5 TRAN_MSG=true PGROUP=p").code(), 13);
+}
+
+#[test]
+fn a_half_message_goes_to_the_half_topic_and_names_where_it_belongs() {
+    let sent = text("TRAN_MSG=true PGROUP=p UNIQ_KEY=U TAGS=TagA DELAY=3");
+    let request = SendRequest { sys_flag: 4 | 1, ..request("t", &sent) };
+    let plan = rules().plan(&request, &topic(6, 4, 4), None, 0, || WALL).unwrap();
+    assert_eq!(plan.target.place(), ("RMQ_SYS_TRANS_HALF_TOPIC", 0));
+    assert_eq!((plan.reply_queue_id, plan.sys_flag, plan.entry_code), (1, 1, EntryCode::Tag(2_598_919)));
+    let stored = stored(&plan, &sent);
+    for pair in ["REAL_TOPIC=t", "REAL_QID=1", "TRAN_MSG=true", "PGROUP=p", "__transactionId__=U", "UNIQ_KEY=U"] {
+        assert!(stored.contains(&pair.to_owned()), "{pair} in {stored:?}");
+    }
+    assert!(!stored.iter().any(|pair| pair.starts_with("DELAY")), "no time decides about it");
+
+    let without_key = text("TRAN_MSG=true PGROUP=p");
+    let made = edited(
+        &without_key,
+        &rules().plan(&request_of(&without_key), &topic(6, 4, 4), None, 0, || WALL).unwrap().edits(&rules(), "MADE"),
+    );
+    assert_eq!((find(&made, "UNIQ_KEY"), find(&made, "__transactionId__")), (Some("MADE"), Some("MADE")));
+}
+
+#[test]
+fn half_messages_that_nobody_could_decide_about_are_refused() {
+    let plan = |rules: SendRules, sys_flag, pairs: &str| {
+        let sent = text(pairs);
+        let request = SendRequest { sys_flag, ..request("t", &sent) };
+        rules
+            .plan(&request, &topic(6, 4, 4), None, 0, || WALL)
+            .map(|plan| plan.target.place().0.to_owned())
+            .map_err(|e| e.code())
+    };
+    assert_eq!(plan(rules(), 0, "TRAN_MSG=false"), Ok("t".to_owned()));
+    assert_eq!(plan(rules(), 4, "PGROUP=p"), Err(13), "without its mark");
+    assert_eq!(plan(rules(), 4, "TRAN_MSG=true"), Err(13), "without a group");
+    let rejecting = SendRules { reject_transactions: true, ..rules() };
+    assert_eq!(plan(rejecting, 4, "TRAN_MSG=true PGROUP=p"), Err(16));
 }
 
 fn groups() -> GroupTable {

@@ -139,6 +139,11 @@ impl TopicTable {
         TopicTable { role, ..self }
     }
 
+    /// The table is that of a slave that becomes the master; see [`DataVersion::promote`].
+    pub fn promote(&mut self) {
+        self.version.promote();
+    }
+
     /// For sessions: each change is published there.
     pub fn directory(&self) -> &Arc<Directory<TopicView>> {
         &self.directory

@@ -13,7 +13,7 @@ use super::connect::{run as run_on, Cluster, ClusterArgs};
 use super::fail::Failure;
 use super::show::{span, Cell, ListArgs, Listing};
 use crate::config::keys::nearest;
-use crate::proto::body::BrokerData;
+use crate::proto::body::{BrokerData, HaConnectionRuntimeInfo, HaRuntimeInfo};
 
 /// Arguments of `metaq cluster`.
 #[derive(Debug, Args)]
@@ -57,6 +57,8 @@ struct Broker {
     address: String,
     /// Its own words, or why there are none.
     state: Result<BTreeMap<String, String>, crate::client::Error>,
+    /// How replication stands there, if it tells.
+    replication: Option<HaRuntimeInfo>,
 }
 
 impl Broker {
@@ -67,6 +69,37 @@ impl Broker {
     /// The first of the numbers under a key: rates are those of 10 s, 1 min and 10 min.
     fn number(&self, key: &str) -> Option<f64> {
         self.text(key)?.split_whitespace().next()?.parse().ok()
+    }
+
+    /// What its master says of a slave.
+    fn at_master<'a>(&self, all: &'a [Broker]) -> Option<&'a HaConnectionRuntimeInfo> {
+        let master = all.iter().find(|other| other.id == 0 && other.name == self.name && self.id != 0)?;
+        let slaves = &master.replication.as_ref()?.ha_connection_info;
+        // An Apache master knows only where a slave comes from.
+        let same_host = |slave: &&HaConnectionRuntimeInfo| host(&slave.addr) == host(&self.address);
+        let same = slaves.iter().find(|slave| slave.broker_id == Some(self.id));
+        same.or_else(|| slaves.iter().filter(|slave| slave.broker_id.is_none()).find(same_host))
+    }
+
+    /// Of a master: how many slaves are in sync. Of a slave: whether it is.
+    fn in_sync(&self, all: &[Broker]) -> Cell {
+        match (self.id, &self.replication) {
+            (0, Some(state)) => {
+                let slaves = all.iter().filter(|other| other.name == self.name && other.id != 0).count();
+                Cell::text(format!("{} of {slaves}", state.in_sync_slave_nums))
+            }
+            (0, None) => Cell::None,
+            _ => match self.at_master(all) {
+                Some(slave) => Cell::text(if slave.in_sync { "yes" } else { "no" }),
+                None => Cell::text("no"),
+            },
+        }
+    }
+
+    /// Of a slave: the bytes it lacks, and for how many milliseconds it has lacked any, as far as its master knows.
+    fn lag(&self, all: &[Broker]) -> Option<(Option<i64>, Option<i64>)> {
+        let slave = self.at_master(all)?;
+        Some(((slave.diff >= 0).then_some(slave.diff), slave.behind_millis))
     }
 
     fn today(&self, what: &str) -> Cell {
@@ -84,7 +117,10 @@ async fn brokers(cluster: &Cluster) -> Result<Vec<Broker>> {
     for (name, data) in cluster.admin.clusters().await?.broker_addr_table {
         for (id, address) in data.broker_addrs {
             let state = cluster.admin.broker_state(&address).await;
-            brokers.push(Broker { cluster: data.cluster.clone(), name: name.clone(), id, address, state });
+            // RocketMQ before 5.0 does not know the question.
+            let replication = cluster.admin.replication(&address).await.ok();
+            let (cluster, name) = (data.cluster.clone(), name.clone());
+            brokers.push(Broker { cluster, name, id, address, state, replication });
         }
     }
     Ok(brokers)
@@ -124,20 +160,30 @@ pub async fn list(cluster: Cluster, args: BrokersArgs) -> Result<ExitCode> {
         ("id", "ID"),
         ("role", "ROLE"),
         ("address", "ADDRESS"),
+        ("inSync", "IN SYNC"),
+        ("lagBytes", ""),
+        ("lagMillis", ""),
+        ("lag", "LAG"),
         ("version", "VERSION"),
         ("inPerSecond", "IN/S"),
         ("outPerSecond", "OUT/S"),
         ("state", "STATE"),
     ];
     let mut listing = Listing::new(&columns, "no broker is registered");
-    for broker in brokers(&cluster).await? {
+    let all = brokers(&cluster).await?;
+    for broker in &all {
         let rate = |key: &str| broker.number(key).map_or(Cell::None, Cell::Rate);
+        let lag = broker.lag(&all);
         listing.push(vec![
             Cell::text(&broker.cluster),
             Cell::text(&broker.name),
             Cell::Number(broker.id),
             Cell::text(if broker.id == 0 { "master" } else { "slave" }),
             Cell::text(&broker.address),
+            broker.in_sync(&all),
+            lag.and_then(|(bytes, _)| bytes).map_or(Cell::None, Cell::Number),
+            lag.and_then(|(_, millis)| millis).map_or(Cell::None, Cell::Number),
+            lag.map_or(Cell::None, |(bytes, millis)| Cell::text(lag_text(bytes, millis))),
             Cell::maybe(broker.text("brokerVersionDesc")),
             rate("putTps"),
             rate("getTransferredTps"),
@@ -205,8 +251,21 @@ pub async fn stats(cluster: Cluster, args: BrokersArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn host(address: &str) -> &str {
+    address.trim_start_matches('/').rsplit_once(':').map_or(address, |(host, _)| host)
+}
+
+/// `0 B`, or `1.5 KiB, 2 s`; REP-7: what is not known is said so.
+fn lag_text(bytes: Option<i64>, millis: Option<i64>) -> String {
+    match (bytes, millis) {
+        (None, _) => "unknown".to_owned(),
+        (Some(bytes @ 0), _) | (Some(bytes), None) => size(bytes),
+        (Some(bytes), Some(millis)) => format!("{}, {}", size(bytes), span(millis)),
+    }
+}
+
 /// Bytes for eyes.
-fn size(bytes: i64) -> String {
+pub fn size(bytes: i64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut size, mut unit) = (bytes as f64, 0);
     while size >= 1024.0 && unit + 1 < units.len() {
@@ -221,10 +280,15 @@ fn size(bytes: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::size;
+    use super::{lag_text, size};
 
     #[test]
     fn sizes() {
+        assert_eq!(lag_text(None, None), "unknown");
+        assert_eq!(
+            (lag_text(Some(0), Some(0)), lag_text(Some(1536), Some(2000))),
+            ("0 B".into(), "1.5 KiB, 2s".into())
+        );
         assert_eq!((size(12), size(1536), size(5 << 30)), ("12 B".into(), "1.5 KiB".into(), "5.0 GiB".into()));
     }
 }

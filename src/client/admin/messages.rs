@@ -7,6 +7,7 @@ use crate::env::Millis;
 use crate::proto::body::{from_slice, ConsumeMessageDirectlyResult};
 use crate::proto::message::ids::parse_offset_message_id;
 use crate::proto::message::properties;
+use crate::proto::message::trace::Trace;
 use crate::proto::remoting::requests::{ConsumeMessageDirectly, QueryMessage, ViewMessageById};
 use crate::proto::remoting::{request, response, Command};
 
@@ -51,6 +52,22 @@ impl Admin {
         let mut found = self.query(topic, id, Millis(0), Millis(i64::MAX), 32, true).await?;
         found.retain(|message| message.property(properties::UNIQ_KEY) == Some(id));
         Ok(found)
+    }
+
+    /// What clients noted in a trace topic about a message, found by either id or by a key; oldest first.
+    ///
+    /// # Errors
+    /// [`Error::NoRoute`] if there is no such topic.
+    pub async fn traces(&self, trace_topic: &str, id_or_key: &str) -> Result<Vec<Trace>, Error> {
+        let found = self.messages_by_key(trace_topic, id_or_key, Millis(0), Millis(i64::MAX), 64).await?;
+        let mut traces: Vec<Trace> = Vec::new();
+        for message in found {
+            traces.extend(Trace::decode_all(&String::from_utf8_lossy(&message.body)));
+        }
+        traces.retain(|trace| trace.is_about(id_or_key));
+        // Ends that do not tell their time stay behind what was noted before them.
+        traces.sort_by_key(|trace| if trace.at == 0 { i64::MAX } else { trace.at });
+        Ok(traces)
     }
 
     async fn query(

@@ -1,11 +1,13 @@
 //! Looking after a cluster: topics, groups, offsets, routes, messages, statistics.
 
 mod groups;
+mod members;
 mod messages;
 mod nameservers;
 mod offsets;
 mod statistics;
 mod topics;
+mod transactions;
 
 use std::sync::Arc;
 

@@ -9,6 +9,7 @@ use super::listener::Verdict;
 use super::owned::OwnedQueue;
 use crate::client::message::Received;
 use crate::client::timing::within;
+use crate::client::trace::ConsumeCode;
 use crate::env::Canary;
 
 /// When a message that could be neither consumed nor handed back is tried again here.
@@ -45,11 +46,15 @@ async fn turn(core: &Core, owned: &OwnedQueue, batch: Vec<Arc<Received>>) -> Vec
         return Vec::new();
     }
     let (clock, began) = (&*core.client.env.clock, core.now());
+    let traced = core.client.trace_consuming(&core.group, &batch);
     // A call that takes too long is dropped at its next await, so its messages are never in two hands (RTY-4). Only the
     // call itself counts, not the wait for its turn (RTY-5).
     let call = within(clock, core.settings.consume_timeout, listener(batch.clone()));
     let Some(verdict) = core.life.unless_ended(call).await else { return Vec::new() };
     drop(permit);
+    if let Some(traced) = traced {
+        core.client.trace_consumed(traced, ConsumeCode::of(verdict), core.now().saturating_sub(began));
+    }
     let verdict = verdict.unwrap_or(Verdict::Retry(LEVEL_AFTER_TIMEOUT));
     core.counters.consumed(&batch[0].topic, verdict == Verdict::Done, batch.len(), core.now().saturating_sub(began));
     if owned.is_dropped() {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::FutureExt;
 
 use crate::client::message::Received;
+use crate::client::trace::ConsumeCode;
 use crate::env::BoxFuture;
 
 /// What becomes of a message, or batch, that a concurrent listener got.
@@ -65,6 +66,17 @@ impl From<OrderlyAction> for Verdict {
             OrderlyAction::Suspend => Verdict::Suspend(None),
             OrderlyAction::SuspendFor(pause) => Verdict::Suspend(Some(pause)),
             OrderlyAction::DeadLetter => Verdict::DeadLetter,
+        }
+    }
+}
+
+impl ConsumeCode {
+    /// What became of a call; `None`: it took too long.
+    pub(super) fn of(verdict: Option<Verdict>) -> ConsumeCode {
+        match verdict {
+            Some(Verdict::Done) => ConsumeCode::Success,
+            Some(_) => ConsumeCode::Failed,
+            None => ConsumeCode::TimedOut,
         }
     }
 }

@@ -17,6 +17,7 @@ use super::owned::OwnedQueue;
 use super::rebalance::RebalanceMessage;
 use crate::client::message::Received;
 use crate::client::timing::within;
+use crate::client::trace::ConsumeCode;
 use crate::env::Canary;
 
 /// Bounds of a pause between two attempts.
@@ -74,6 +75,7 @@ async fn turn(core: &Core, owned: &OwnedQueue) -> Turn {
     let batch = owned.process().take(core.settings.consume_batch.max(1));
     let Some(first) = batch.first() else { return Turn::Next };
     let (topic, began) = (first.topic.clone(), core.now());
+    let traced = core.client.trace_consuming(&core.group, &batch);
     let verdict = {
         let (call, expiry) = (core.life.unless_ended(listener(batch.clone())), lock_expiry(core, owned));
         pin_mut!(call, expiry);
@@ -84,6 +86,9 @@ async fn turn(core: &Core, owned: &OwnedQueue) -> Turn {
             Either::Right((None, _)) => return Turn::End,
         }
     };
+    if let Some(traced) = traced {
+        core.client.trace_consumed(traced, ConsumeCode::of(Some(verdict)), core.now().saturating_sub(began));
+    }
     core.counters.consumed(&topic, verdict == Verdict::Done, batch.len(), core.now().saturating_sub(began));
     if core.needs_locks() && !owned.is_locked(core.now()) {
         return Turn::Lost;

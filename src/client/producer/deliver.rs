@@ -18,6 +18,8 @@ use crate::client::MessageQueue;
 use crate::proto::remoting::requests::{SendHeader, SendNames, SendResponse};
 use crate::proto::remoting::{request, response, Command, Text};
 
+/// The region of brokers that name none.
+const DEFAULT_REGION: &str = "DefaultRegion";
 /// How long to wait before a route that went away is asked for again.
 const ROUTE_PAUSE: Duration = Duration::from_millis(100);
 /// Topics whose turn a producer remembers.
@@ -29,6 +31,7 @@ struct Placed {
     queue_id: i32,
     offset: i64,
     durability: Durability,
+    trace_region: Option<String>,
 }
 
 impl Inner {
@@ -140,6 +143,10 @@ impl Inner {
             queue_id: fields.queue_id,
             offset: fields.queue_offset,
             durability,
+            trace_region: fields
+                .trace_on
+                .unwrap_or(false)
+                .then(|| fields.region.unwrap_or(DEFAULT_REGION.into()).into_owned()),
         })
     }
 
@@ -158,7 +165,11 @@ impl Inner {
             broker_name: Some(queue.broker_name.as_str().into()),
             ..SendHeader::default()
         };
-        let code = if packet.is_batch { request::SEND_BATCH_MESSAGE } else { request::SEND_MESSAGE_V2 };
+        let code = match packet {
+            Packet { is_batch: true, .. } => request::SEND_BATCH_MESSAGE,
+            Packet { is_reply: true, .. } => request::SEND_REPLY_MESSAGE_V2,
+            _ => request::SEND_MESSAGE_V2,
+        };
         Command::request(code).with_ext(&(SendNames::V2, &header)).with_body(packet.body.clone())
     }
 
@@ -222,6 +233,7 @@ fn results(ids: Vec<String>, queue: MessageQueue, placed: Placed, failed: Vec<At
         queue: queue.clone(),
         offset,
         durability: placed.durability,
+        trace_region: placed.trace_region.clone(),
         failed_attempts: failed.clone(),
     });
     sent.collect()

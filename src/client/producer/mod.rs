@@ -4,7 +4,9 @@ mod deliver;
 mod gather;
 mod options;
 mod packet;
+mod request;
 mod result;
+mod transaction;
 
 use std::collections::BTreeMap;
 use std::slice::from_mut;
@@ -22,7 +24,10 @@ use super::rules::choice::{by_key, RoundRobin};
 use super::rules::latency::LatencyTable;
 use super::{Message, MessageQueue};
 pub use options::{AutoBatch, ProducerBuilder};
+pub use request::RequestError;
 pub use result::{Attempt, Durability, SendError, Sent};
+pub(super) use transaction::Named;
+pub use transaction::{LocalTransaction, Transacted, TransactionProducer};
 
 /// Sends messages as a member of a producer group. Cheap to clone; made by [`Client::producer`](super::Client::producer).
 ///
@@ -181,6 +186,13 @@ impl Inner {
         sent.pop().ok_or_else(|| Error::Malformed { address: "the broker".into(), what: "no result".into() }.into())
     }
 
+    /// Sends a message and tells neither recorder nor trace.
+    async fn send_unnoticed(&self, message: Message, target: Target) -> Result<Sent, SendError> {
+        message.check(self.settings.body_max)?;
+        let mut sent = self.deliver(Packet::of_message(message, &self.client, &self.settings), target).await?;
+        sent.pop().ok_or_else(|| Error::Malformed { address: "the broker".into(), what: "no result".into() }.into())
+    }
+
     async fn send_batch(&self, mut messages: Vec<Message>) -> Result<Vec<Sent>, SendError> {
         let recorded = self.recorded(&mut messages);
         let packet = Packet::of_batch(&messages, &self.client, &self.settings)?;
@@ -198,9 +210,14 @@ impl Inner {
         target: Target,
         recorded: Option<Sending>,
     ) -> Result<Vec<Sent>, SendError> {
+        let about = (packet.properties.as_str(), packet.body.len());
+        let traced = self.client.trace_sending(&self.group, &packet.topic, &packet.ids, about);
         let result = self.deliver(packet, target).await;
         if let Some(recorded) = recorded {
             recorded.ended(&result);
+        }
+        if let Some(traced) = traced {
+            self.client.trace_sent(traced, &result);
         }
         result
     }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::gather::Gathering;
-use super::{Choices, Inner, Producer};
+use super::{Choices, Inner, Producer, SendError, Target};
 use crate::audit::{self, file::Entry};
-use crate::client::{Client, Error};
+use crate::client::members::Checker;
+use crate::client::{Client, Error, Message};
 use crate::proto::message::names::validate_group;
 
 /// What a producer does. The defaults are those of RocketMQ's clients.
@@ -114,17 +115,31 @@ impl ProducerBuilder {
     /// # Errors
     /// [`Error::Invalid`] for an illegal group name, or if this client has a producer of the group already.
     pub fn start(self) -> Result<Producer, Error> {
+        self.join(None)
+    }
+
+    pub(super) fn join(self, checker: Option<Checker>) -> Result<Producer, Error> {
         validate_group(&self.group).map_err(|error| Error::Invalid(error.to_string()))?;
         let client = Arc::clone(&self.client.shared);
-        client.join_producers(&self.group)?;
+        client.join_producers(&self.group, checker)?;
         if let Some(recorder) = client.recorder.get() {
             let timeout_us = self.settings.timeout.as_micros() as u64;
             recorder.tell(Entry::Producer(audit::file::Producer { retries: self.settings.retries, timeout_us }));
         }
+        Ok(self.build())
+    }
+
+    /// Sends a message of the library's own in the name of a group that nobody joins: no recorder and no trace is told.
+    pub(in crate::client) async fn send_unnoticed(self, message: Message) -> Result<(), SendError> {
+        let producer = self.build();
+        producer.inner.send_unnoticed(message, Target::Any).await.map(drop)
+    }
+
+    fn build(self) -> Producer {
         let gathering = Gathering::new(self.settings.auto_batch.unwrap_or_default().bytes.min(self.settings.body_max));
-        Ok(Producer {
+        Producer {
             inner: Arc::new(Inner {
-                client,
+                client: self.client.shared,
                 group: self.group,
                 choices: Mutex::new(Choices::default()),
                 gathering: Mutex::new(gathering),
@@ -132,6 +147,6 @@ impl ProducerBuilder {
                 kib: Semaphore::new(self.settings.in_flight_bytes_max / 1024),
                 settings: self.settings,
             }),
-        })
+        }
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Packet {
     /// The unique key of each message in it.
     pub ids: Vec<String>,
     pub is_batch: bool,
+    /// It answers a request, and goes on to the client that waits for it.
+    pub is_reply: bool,
 }
 
 /// Whether a message may share a batch with others: RocketMQ delays no batches, and hands none back.
@@ -36,8 +38,10 @@ impl Packet {
         let compresses = settings.compress_above.is_some_and(|above| message.body.len() >= above);
         let packed = if compresses { pack(&message.body) } else { None };
         let (body, sys_flag) = packed.unwrap_or((message.body, 0));
+        let is_reply =
+            message.properties.get(properties::MESSAGE_TYPE).is_some_and(|kind| kind == super::request::REPLY);
         let Message { topic, flag, .. } = message;
-        Packet { topic, body, properties, sys_flag, flag, born_at, ids: vec![id], is_batch: false }
+        Packet { topic, body, properties, sys_flag, flag, born_at, ids: vec![id], is_batch: false, is_reply }
     }
 
     pub fn of_batch(messages: &[Message], client: &Shared, settings: &Settings) -> Result<Packet, Error> {
@@ -70,6 +74,6 @@ impl Packet {
             properties::append(&mut properties, properties::WAIT, wait);
         }
         let topic = first.topic.clone();
-        Ok(Packet { topic, body, properties, sys_flag: 0, flag: 0, born_at, ids, is_batch: true })
+        Ok(Packet { topic, body, properties, sys_flag: 0, flag: 0, born_at, ids, is_batch: true, is_reply: false })
     }
 }

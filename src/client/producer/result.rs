@@ -22,6 +22,8 @@ pub struct Sent {
     pub durability: Durability,
     /// Attempts that failed before; those with an unknown outcome may have stored a copy of their own.
     pub failed_attempts: Vec<Attempt>,
+    /// The broker's region, if it wants traces.
+    pub(in crate::client) trace_region: Option<String>,
 }
 
 /// How safe a stored message is.

@@ -10,7 +10,7 @@ use crate::env::Millis;
 pub struct DataVersion {
     /// Changes so far.
     pub counter: i64,
-    /// The epoch in which the last change was made; 0 without a controller.
+    /// How often another broker of the name has become the master, or the epoch that a controller gave.
     pub state_version: i64,
     /// When the last change was made, in ms.
     pub timestamp: i64,
@@ -26,6 +26,12 @@ impl DataVersion {
     pub fn next(&mut self, now: Millis) {
         self.counter = self.counter.saturating_add(1);
         self.timestamp = now.0;
+    }
+
+    /// Another broker of the name keeps the table from now on: whatever the last one still says of it is older, however
+    /// often it changes it or starts again. (In RocketMQ's controller mode this is the master's epoch.)
+    pub fn promote(&mut self) {
+        self.state_version = self.state_version.saturating_add(1);
     }
 
     /// As text, for the ext fields that carry a version.

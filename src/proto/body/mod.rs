@@ -9,6 +9,7 @@ pub mod connection;
 pub mod data_version;
 pub mod fuzzing;
 pub mod group;
+pub mod ha;
 pub mod heartbeat;
 pub mod json;
 pub mod offsets;
@@ -27,6 +28,7 @@ pub use group::{
     GroupForbidden, GroupRetryPolicy, SimpleSubscriptionData, SubscriptionGroupConfig, SubscriptionGroupList,
     SubscriptionGroupWrapper,
 };
+pub use ha::{HaClientRuntimeInfo, HaConnectionRuntimeInfo, HaRuntimeInfo};
 pub use heartbeat::{ConsumeFromWhere, ConsumeType, ConsumerData, HeartbeatData, MessageModel, ProducerData};
 pub use json::{from_slice, to_vec, to_vec_pretty, JsonError};
 pub use offsets::{

@@ -17,6 +17,7 @@ pub mod record;
 pub mod sys_flag;
 pub mod system;
 pub mod unique_key;
+pub mod trace;
 mod view;
 
 pub use delay_levels::DelayLevels;

@@ -204,6 +204,8 @@ pub mod own_request {
         WAIT_METADATA_CHANGE = 70001;
         /// Master to slave: the offsets that groups committed at the slave while the master was away.
         GET_KEPT_OFFSETS = 70002;
+        /// Tool to slave: become the master.
+        PROMOTE_BROKER = 70003;
     }
 }
 

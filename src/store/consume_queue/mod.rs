@@ -186,6 +186,40 @@ impl ConsumeQueue {
         self.min.fetch_max(min, Ordering::AcqRel);
     }
 
+    /// Before anybody reads: entries from `max` on are not confirmed yet.
+    pub(crate) fn lower_max(&self, max: u64) {
+        self.max.store(max, Ordering::Release);
+    }
+
+    /// All its records have expired: its files go, and its numbers go on.
+    pub(crate) fn forget_all(&self, files: &QueueFiles) -> io::Result<()> {
+        for base in files.bases(self)? {
+            files.remove(self, base)?;
+        }
+        let next = self.next();
+        self.restore(QueueExtent { min: next, next, last_end: 0 }, None);
+        Ok(())
+    }
+
+    /// Takes back the entries from `next` on, which nobody may see yet.
+    pub(crate) fn cut(&self, files: &QueueFiles, next: u64) -> io::Result<()> {
+        assert!(self.max().0 <= next, "what is confirmed is never taken back");
+        let last_end = match next.checked_sub(1) {
+            Some(last) => self.entry(files, last)?.map_or(0, |entry| entry.end().0),
+            None => 0,
+        };
+        let written_beyond = self.tail().cut(next, last_end);
+        self.set_next(next);
+        if written_beyond {
+            let bases = files.bases(self)?;
+            files.cut(self, next * CQ_UNIT_SIZE as u64, &bases)?;
+            if bases.iter().all(|base| *base >= next * CQ_UNIT_SIZE as u64) {
+                self.set_first_file(None);
+            }
+        }
+        Ok(())
+    }
+
     /// Writes what is not in the files yet and keeps at most `keep` entries in memory.
     pub(crate) fn write_tail(&self, files: &QueueFiles, keep: usize) -> io::Result<()> {
         let mut tail = self.tail();

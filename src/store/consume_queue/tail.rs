@@ -71,6 +71,16 @@ impl Tail {
         Ok(())
     }
 
+    /// Drops the entries from `next` on. Whether some of them are in the files.
+    pub(super) fn cut(&mut self, next: u64, last_end: u64) -> bool {
+        let written_beyond = self.written > next;
+        self.bytes.truncate(next.saturating_sub(self.first) as usize * CQ_UNIT_SIZE);
+        self.first = self.first.min(next);
+        self.written = self.written.min(next);
+        self.last_end = last_end;
+        written_beyond
+    }
+
     /// Drops entries that are in the files, but for the newest `keep`.
     pub(super) fn forget_written(&mut self, keep: usize) {
         let droppable = (self.written - self.first) as usize;

@@ -38,6 +38,11 @@ impl Feed {
         row.extend(records.take(room));
     }
 
+    /// Forgets records that end above `end`: the log was cut there.
+    pub(crate) fn cut(&self, end: u64) {
+        self.lock().retain(|fed| fed.end <= end);
+    }
+
     /// Moves the records that follow each other from `from` on and end at or below `limit` to `out`, at most `max`.
     pub(crate) fn take(&self, from: u64, limit: u64, max: usize, out: &mut Vec<Fed>) {
         let mut row = self.lock();

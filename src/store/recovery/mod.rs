@@ -14,6 +14,7 @@ mod segments;
 use std::io;
 use std::sync::Arc;
 
+pub(super) use open::forget_queue_table;
 pub use open::{open, Opened};
 pub use plan::Exit;
 pub use report::{QueueName, RecoveryReport, Repair};
@@ -34,7 +35,7 @@ use crate::proto::PhysicalOffset;
 use log_end::LogEnd;
 use plan::{decide, Facts, Plan};
 use queues::{QueueReplay, Replays};
-use scan::Scanner;
+pub(super) use scan::Scanner;
 
 /// Everything at hand while a store is recovered.
 struct Recovery<'a> {

@@ -191,7 +191,7 @@ fn open_queue_table(env: &Env, root: &Path) -> Result<(ConfigFile, Option<QueueT
 }
 
 /// Removes a table that does not belong to the log: when the log has grown it might look as if it did.
-async fn forget_queue_table(env: &Env, root: &Path) -> Result<ConfigFile, OpenError> {
+pub(in crate::store) async fn forget_queue_table(env: &Env, root: &Path) -> Result<ConfigFile, OpenError> {
     remove_queue_table(env, root);
     env.disk.sync_dir(root).await.map_err(OpenError::io("sync", root))?;
     open_queue_table(env, root).map(|(file, _)| file)

@@ -11,6 +11,7 @@ use crate::proto::message::encode::{blank, patch_offsets};
 use crate::proto::message::record::{self, BLANK_SIZE, OVERHEAD_V1};
 use crate::proto::{PhysicalOffset, QueueOffset};
 use crate::store::batch::{AppendBatch, AppendItem, AppendResult, Stored};
+use crate::store::consume_queue::{ConsumeQueue, QueueEntry};
 use crate::store::derive;
 use crate::store::error::{Refusal, StoreError};
 use crate::store::index::Fed;
@@ -49,6 +50,10 @@ impl LogWriter {
     pub fn append(&mut self, batch: &mut AppendBatch, results: &mut Vec<AppendResult>) -> Progress {
         if let Some(refusal) = self.store.state.refusal() {
             return refuse_rest(batch, results, &refusal);
+        }
+        if self.following {
+            let reason = "this broker is a slave: only its master takes messages".into();
+            return refuse_rest(batch, results, &StoreError::Refused { refusal: Refusal::Following, reason });
         }
         let stored = self.store.env.clock.now().max(self.last_store_time);
         self.joinable = self.unconfirmed.len();
@@ -193,22 +198,27 @@ impl LogWriter {
         }
         let number = stored.queue_offset.0;
         let entry = derive::entry(stored.physical, item.len as u32, item.tags_code, stored.store_time);
-        match item.queue.push(number, &entry) {
-            1 => self.dirty.push_back(Arc::clone(&item.queue)),
-            UNWRITTEN_MAX.. => self.write_queue(&item.queue),
+        self.add_entry(&item.queue, number, &entry);
+    }
+
+    /// Adds an entry to its queue, to become visible when its record is confirmed.
+    pub(super) fn add_entry(&mut self, queue: &Arc<ConsumeQueue>, number: u64, entry: &QueueEntry) {
+        match queue.push(number, entry) {
+            1 => self.dirty.push_back(Arc::clone(queue)),
+            UNWRITTEN_MAX.. => self.write_queue(queue),
             _ => {}
         }
-        let (end, max) = (stored.end.0, number + 1);
+        let (end, max) = (entry.end().0, number + 1);
         let joinable = self.unconfirmed.len() > self.joinable;
-        match self.unconfirmed.back_mut().filter(|last| joinable && Arc::ptr_eq(&last.queue, &item.queue)) {
+        match self.unconfirmed.back_mut().filter(|last| joinable && Arc::ptr_eq(&last.queue, queue)) {
             Some(last) => (last.end, last.max) = (end, max),
-            None => self.unconfirmed.push_back(Unconfirmed { end, queue: Arc::clone(&item.queue), max }),
+            None => self.unconfirmed.push_back(Unconfirmed { end, queue: Arc::clone(queue), max }),
         }
     }
 
     /// Goes to the next segment: writes the filler and makes the prepared segment the active one. `false` if there is
     /// none, or no space for the filler.
-    fn roll(&mut self) -> Result<bool, StoreError> {
+    pub(super) fn roll(&mut self) -> Result<bool, StoreError> {
         if self.active.as_ref().is_some_and(|active| !active.is_allocated()) {
             return Ok(false);
         }
@@ -271,7 +281,7 @@ fn sys_flag(record: &[u8]) -> i32 {
 
 /// Writes into a segment, at a position in the log. Where the pages are present, copying into the mapping costs a fifth
 /// of a write. Under SYNC_FLUSH each sync makes the pages read-only again, and the next touch would fault.
-fn write(segment: &Segment, flush: FlushMode, position: u64, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write(segment: &Segment, flush: FlushMode, position: u64, bytes: &[u8]) -> io::Result<()> {
     let at = position - segment.base();
     match flush {
         FlushMode::Sync => segment.file().write_at(at, bytes),

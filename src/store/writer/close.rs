@@ -32,7 +32,7 @@ impl LogWriter {
         self.write_all_queues().await?;
         let synced = self.close_index().await?;
         self.save_state_for_good(synced).await?;
-        self.remove_unused_segment().await?;
+        self.remove_segment_ahead().await?;
         let (disk, root) = (&self.store.env.disk, &self.store.options.root);
         disk.remove_file(&paths::abort(root)).map_err(StoreError::io("remove the abort marker"))?;
         disk.sync_dir(root).await.map_err(StoreError::io("sync the store's directory"))
@@ -64,16 +64,8 @@ impl LogWriter {
         files.queue_table.save(&table).await.map_err(io::Error::other).map_err(unsaved)?;
         self.store.save_deleted_topics().await.map_err(StoreError::io("save the deleted topics"))?;
         checkpoint.logics_msg_timestamp = self.last_store_time;
+        checkpoint.confirm_phy_offset = self.store.log.confirmed().min(self.store.log.flushed()) as i64;
         checkpoint.index_msg_timestamp = Millis(self.store.index_synced.load(Ordering::Acquire));
         files.checkpoint.save(&checkpoint).await.map_err(StoreError::io("save the checkpoint"))
-    }
-
-    /// A segment made ahead of time holds nothing.
-    async fn remove_unused_segment(&mut self) -> Result<(), StoreError> {
-        let Some(unused) = self.upkeep.take_unused().await else { return Ok(()) };
-        let disk = &self.store.env.disk;
-        disk.remove_file(unused.path()).map_err(StoreError::io("remove an unused segment"))?;
-        let directory = &self.store.options.commit_log_dir;
-        disk.sync_dir(directory).await.map_err(StoreError::io("sync the commit log's directory"))
     }
 }

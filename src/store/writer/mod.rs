@@ -3,13 +3,16 @@
 mod append;
 mod close;
 mod pages;
+mod replicated;
 mod sync;
+mod truncate;
 mod upkeep;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub use append::Progress;
+pub use replicated::ReplicateError;
 pub use sync::SyncDone;
 pub use upkeep::JobDone;
 pub(crate) use upkeep::StateFiles;
@@ -47,6 +50,10 @@ pub struct LogWriter {
     joinable: usize,
     /// Whether a sync is running.
     syncing: bool,
+    /// Nothing above is confirmed, however durable it is here: slaves do not have it yet, or the master has not said so.
+    confirm_limit: Option<u64>,
+    /// The log follows a master's.
+    following: bool,
     /// Queues whose newest entries are in memory only, the oldest first; a queue may stand here twice.
     dirty: VecDeque<Arc<ConsumeQueue>>,
     upkeep: Upkeep,
@@ -79,6 +86,8 @@ impl LogWriter {
             unconfirmed: VecDeque::new(),
             joinable: 0,
             syncing: false,
+            confirm_limit: None,
+            following: false,
             dirty: unwritten.into(),
             upkeep,
         }
@@ -108,7 +117,37 @@ impl LogWriter {
     fn publish(&mut self) {
         self.store.log.publish_end(self.position);
         if self.store.options.flush == FlushMode::Async || self.store.env.canary(Canary::ShowUnsynced) {
-            self.confirm(self.position);
+            self.confirm_up_to(self.position);
+        }
+    }
+
+    /// Confirms nothing above `limit` from now on, and at once what lies below it and is durable.
+    pub fn set_confirm_limit(&mut self, limit: Option<PhysicalOffset>) {
+        self.confirm_limit = limit.map(|limit| limit.0);
+        self.confirm_up_to(match self.store.options.flush {
+            FlushMode::Async => self.position,
+            FlushMode::Sync => self.store.log.flushed(),
+        });
+    }
+
+    /// Confirms up to `limit` as [`LogWriter::set_confirm_limit`] does, unless more was allowed before.
+    pub fn raise_confirm_limit(&mut self, limit: PhysicalOffset) {
+        let limit = self.confirm_limit.map_or(limit, |before| limit.max(PhysicalOffset(before)));
+        self.set_confirm_limit(Some(limit));
+    }
+
+    /// Confirms what is as durable here as the flush mode wants, as far as the limit lets it.
+    fn confirm_up_to(&mut self, durable: u64) {
+        let position = match self.confirm_limit {
+            // Nobody knows whether a limit is the end of a record.
+            Some(limit) if limit < durable && !self.store.env.canary(Canary::ShowUnreplicated) => {
+                let below = self.unconfirmed.iter().take_while(|next| next.end <= limit).last();
+                below.map_or(0, |last| last.end)
+            }
+            _ => durable,
+        };
+        if position > self.store.log.confirmed() {
+            self.confirm(position);
         }
     }
 

@@ -61,7 +61,7 @@ impl LogWriter {
         self.store.log.publish_flushed(done.up_to);
         self.upkeep.on_flushed(done.store_time);
         if self.store.options.flush == FlushMode::Sync {
-            self.confirm(done.up_to);
+            self.confirm_up_to(done.up_to);
         }
         Ok(PhysicalOffset(done.up_to))
     }

@@ -12,6 +12,7 @@ use super::append::KEPT_ENTRIES;
 use super::pages::PagesAhead;
 use super::LogWriter;
 use crate::env::{BoxFuture, Canary, Millis};
+use crate::proto::PhysicalOffset;
 use crate::store::checkpoint::{Checkpoint, CheckpointFile};
 use crate::store::config_file::ConfigFile;
 use crate::store::consume_queue::ConsumeQueue;
@@ -114,6 +115,11 @@ impl Upkeep {
         }
     }
 
+    /// What was confirmed when the checkpoint was last saved.
+    pub(super) fn confirmed_before(&self) -> PhysicalOffset {
+        self.checkpoint.saved.confirmed()
+    }
+
     /// The prepared segment, if there is one.
     pub(super) fn next(&self) -> Option<&Arc<Segment>> {
         self.next.as_ref()
@@ -138,6 +144,21 @@ impl Upkeep {
             StoreError::io("save the checkpoint")(io::Error::other("an earlier save has not come back"))
         })?;
         Ok((files, self.checkpoint.current))
+    }
+
+    /// The log was cut behind a record stored at `store_time`: no queue's length is known on disk, and nothing that was
+    /// stored later is. The state's files must be here.
+    pub(super) async fn begin_again(&mut self, queue_table: ConfigFile, store_time: Millis) -> io::Result<()> {
+        let state = &mut self.checkpoint;
+        let checkpoint = &mut state.current;
+        checkpoint.physic_msg_timestamp = checkpoint.physic_msg_timestamp.min(store_time);
+        checkpoint.logics_msg_timestamp = checkpoint.logics_msg_timestamp.min(store_time);
+        state.gathering = None;
+        let Some(files) = &mut state.files else { return Err(io::Error::other("an earlier save has not come back")) };
+        files.queue_table = queue_table;
+        files.checkpoint.save(checkpoint).await?;
+        state.saved = *checkpoint;
+        Ok(())
     }
 
     /// The log has been synced up to a record stored at `store_time`.
@@ -301,7 +322,9 @@ impl LogWriter {
     fn save_state(&mut self, now: Millis) -> Option<BoxFuture<'static, JobDone>> {
         self.gather(now);
         let flushed = self.store.log.flushed();
+        let confirmed = self.store.log.confirmed().min(flushed);
         let state = &mut self.upkeep.checkpoint;
+        state.current.confirm_phy_offset = confirmed as i64;
         state.current.index_msg_timestamp = Millis(self.store.index_synced.load(Ordering::Acquire));
         let gathered =
             state.gathering.as_ref().is_some_and(|queues| queues.left == 0 && queues.table.log_end <= flushed);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The areas whose every case is listed, with their last numbers.
-const AREAS: [(&str, u32); 10] = [
+const AREAS: [(&str, u32); 11] = [
     ("STO", 11),
     ("DSK", 5),
     ("IDX", 6),
@@ -13,6 +13,7 @@ const AREAS: [(&str, u32); 10] = [
     ("OFF", 10),
     ("RTY", 7),
     ("DLY", 11),
+    ("TXN", 8),
     ("WIR", 6),
     ("RES", 5),
 ];

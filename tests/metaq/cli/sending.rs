@@ -69,6 +69,37 @@ fn messages_are_chosen_by_their_properties() {
 }
 
 #[test]
+fn a_message_without_traces_says_so() {
+    let server = Server::with(&["--set", "traceTopicEnable=true"]);
+    let sent = server.json(&["send", "Orders", "a", "-k", "order-1"]);
+    let id = sent["id"].as_str().unwrap();
+    server.fails(&["message", "trace", id], 1, &["no client noted anything", "when told to"]);
+    server.fails(
+        &["message", "trace", id, "--trace-topic", "Other"],
+        1,
+        &["there is no trace topic", "traceTopicEnable"],
+    );
+    // A record as Java's client writes it, and one of a consumer.
+    let sent = format!(
+        "Pub|1700000000000|DefaultRegion|pg|Orders|{id}|paid|order-1|10.0.0.1:10911|1|3|0|0A00|true|10.0.0.9\u{2}"
+    );
+    let before = format!("SubBefore|1700000000100|DefaultRegion|cg|r1|{id}|1|order-1\u{2}");
+    let after = format!("SubAfter|r1|{id}|25|false|order-1|1|1700000000125|cg\u{2}");
+    for record in [after, before, sent] {
+        let record = record.replace('|', "\u{1}");
+        server.done(&["send", "RMQ_SYS_TRACE_TOPIC", &record, "-k", id]);
+    }
+    let format = ["--format", "{at} {what} {group} {client} {tookMs} {result} {retries}"];
+    let arguments = [&["message", "trace", id][..], &format].concat();
+    // The index follows sends within moments.
+    let mut stories = (0..200).map(|_| server.run(&arguments)).filter(|ran| ran.out.lines().count() == 2);
+    let story = stories.next().expect("a story of two lines").out;
+    let lines: Vec<&str> = story.lines().collect();
+    assert!(lines[0].ends_with(" sent pg 10.0.0.9 3 stored ") && lines.len() == 2, "{story}");
+    assert!(lines[1].ends_with(" consumed cg  25 timed out 1"), "{story}");
+}
+
+#[test]
 fn lines_and_files_become_messages() {
     let (server, directory) = (Server::start(), TempDir::new().unwrap());
     let lines: String = (0..500).map(|n| format!("k{}:{n}\n\n", n % 7)).collect();

@@ -25,7 +25,7 @@ const ROWS: &[Row] = &[
     (request::SEND_MESSAGE_V2, &[("b", "unknown"), ("c", "no-template")], 17, "topic[unknown] not exist"),
     (request::SEND_MESSAGE_V2, &[("e", "1")], 29, "request queueId[1] is illegal"),
     (request::SEND_MESSAGE_V2, &[("e", "2147483647")], 29, "request queueId[2147483647] is illegal"),
-    (request::SEND_MESSAGE_V2, &[("f", "4")], 16, "sending transaction message is forbidden"),
+    (request::SEND_MESSAGE_V2, &[("f", "4")], 13, "the message is illegal"),
     (request::SEND_MESSAGE_V2, &[("i", "TIMER_DELAY_SEC\u{1}259201\u{2}")], 13, "than the max delay 259200000ms"),
     (request::SEND_MESSAGE_V2, &[("i", "TIMER_DELAY_MS\u{1}soon\u{2}")], 13, "timer message illegal"),
     (

@@ -15,12 +15,12 @@ use metaq::proto::body::{
     SubscriptionGroupConfig, SubscriptionGroupWrapper, TopicConfig, TopicConfigSerializeWrapper,
 };
 use metaq::proto::remoting::requests::{
-    DeleteTopicInBroker, PullResponse, QueryConsumerOffset, RegisterBrokerResponse, UpdateConsumerOffset,
+    DeleteTopicInBroker, PromoteBroker, PullResponse, QueryConsumerOffset, RegisterBrokerResponse, UpdateConsumerOffset,
 };
 use metaq::proto::remoting::{own_request, request, response, Command, Language, Response};
 use tempfile::TempDir;
 
-use super::support::{send_command, until, Broker, Client, ClientService};
+use super::support::{bodies, send_command, until, Broker, Client, ClientService};
 
 const SLAVE: &str = "brokerRole=SLAVE\nbrokerId=1\n";
 
@@ -219,7 +219,9 @@ async fn a_slave_serves_pulls_by_rocketmqs_rules() {
     assert_eq!(pull(&at_closed, 0).await.0, response::SYSTEM_BUSY, "slaveReadEnable is false");
     let retry = response::PULL_RETRY_IMMEDIATELY;
     assert_eq!(pull(&at_open, 1000).await, (retry, 1000, 0), "the master knows what is there");
-    assert_eq!(pull(&at_open, 0).await, (retry, 0, 0), "and holds who has caught up");
+    wait_copied(&cluster, &master, &open).await;
+    assert_eq!(pull(&at_open, 0).await, (response::SUCCESS, 1, 0));
+    assert_eq!(pull(&at_open, 1).await, (retry, 1, 0), "and holds who has caught up");
 
     drop(at_master);
     master.stop().await;
@@ -323,4 +325,159 @@ async fn a_slave_of_an_apache_master_copies_its_tables() {
     client.wait_delivered(3, 4).await;
     assert!(topics(&client).await.topic_config_table.contains_key("Orders"), "one bad table keeps no other away");
     assert_eq!(committed(&client, "cg").await, Some(7));
+}
+
+/// Waits until a slave's log ends where its master's does.
+async fn wait_copied(cluster: &Cluster, master: &Broker, slave: &Broker) {
+    let end = |broker: &Broker| broker.handle().shared().store.end();
+    until(&cluster.env, async || (end(master) == end(slave)).then_some(())).await;
+}
+
+async fn promote(client: &Client, despite_master: bool) -> Command {
+    let header = PromoteBroker { despite_master };
+    client.ask(Command::request(own_request::PROMOTE_BROKER).with_ext(&header)).await
+}
+
+/// ROL-9: after a promotion by hand queue offsets did not go on where they had been. ROL-10: messages got lost meanwhile.
+#[tokio::test]
+async fn rol_9_a_promoted_slave_goes_on_where_its_master_was() {
+    let cluster = Cluster::start().await;
+    let master = cluster.broker("messageDelayLevel=1s 1h\n").await;
+    cluster.wait_members(&[0]).await;
+    let slave = cluster.broker(&format!("{SLAVE}messageDelayLevel=1s 1h\n")).await;
+    cluster.wait_members(&[0, 1]).await;
+    let (at_master, at_slave) = (master.client().await, slave.client().await);
+    for n in 0..100 {
+        at_master.send("Orders", &n.to_string(), &[]).await;
+    }
+    at_master.join("c1", "cg", "Orders", Language::Java).await;
+    at_master.get(commit("cg", 90)).await;
+    wait_copied(&cluster, &master, &slave).await;
+    cluster.wait_master_registered(&slave, true).await;
+    until(&cluster.env, async || (committed(&at_slave, "cg").await == Some(90)).then_some(())).await;
+    let refused = promote(&at_slave, false).await;
+    assert_eq!(refused.code, response::SYSTEM_ERROR, "the master is there");
+    assert!(refused.remark.unwrap().contains("the NameServers name a master"));
+
+    drop(at_master);
+    master.stop().await;
+    cluster.wait_master_registered(&slave, false).await;
+    let promoted = promote(&at_slave, false).await;
+    assert_eq!(promoted.code, response::SUCCESS, "{:?}", promoted.remark);
+    cluster.wait_members(&[0]).await;
+    let again = promote(&at_slave, true).await;
+    assert_eq!(again.remark.as_deref(), Some("this broker is the master"));
+    for n in 100..105 {
+        assert_eq!(at_slave.send("Orders", &n.to_string(), &[]).await.queue_offset, n);
+    }
+    let got = at_slave.wait_messages("cg", "Orders", 95).await;
+    assert_eq!(bodies(&got), (95..105).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert_eq!(committed(&at_slave, "cg").await, Some(90));
+    at_slave.send("Orders", "later", &[("DELAY", "1")]).await;
+    at_slave.wait_messages("cg", "Orders", 105).await;
+
+    let kept = std::fs::read_to_string(slave.directory().join("config/broker.properties")).unwrap();
+    assert_eq!(kept, "brokerRole=ASYNC_MASTER\nbrokerId=0\n", "it is the master after a restart too");
+}
+
+/// The old master comes back as a slave of the one that took its place.
+#[tokio::test]
+async fn an_old_master_comes_back_as_a_slave() {
+    let cluster = Cluster::start().await;
+    let master = cluster.broker("").await;
+    cluster.wait_members(&[0]).await;
+    let slave = cluster.broker(SLAVE).await;
+    cluster.wait_members(&[0, 1]).await;
+    let at_master = master.client().await;
+    for n in 0..10 {
+        at_master.send("Orders", &n.to_string(), &[]).await;
+    }
+    wait_copied(&cluster, &master, &slave).await;
+    drop(at_master);
+    let at_slave = slave.client().await;
+    let settings = cluster.settings("brokerRole=SLAVE\nbrokerId=2\n");
+    let old = master
+        .restarted_with_after(&settings, async |_, _| {
+            cluster.wait_master_registered(&slave, false).await;
+            assert_eq!(promote(&at_slave, false).await.code, response::SUCCESS);
+            at_slave.send("Orders", "10", &[]).await;
+        })
+        .await;
+    cluster.wait_members(&[0, 2]).await;
+    wait_copied(&cluster, &slave, &old).await;
+    at_slave.send("Orders", "11", &[]).await;
+    wait_copied(&cluster, &slave, &old).await;
+    assert!(slave.handle().ha_status().slaves.iter().any(|slave| slave.in_sync));
+}
+
+/// An old master that is started as one, by mistake, takes nothing that the new one would not have.
+#[tokio::test]
+async fn an_old_master_that_comes_back_as_one_is_fenced() {
+    let cluster = Cluster::start().await;
+    let master = cluster.broker("").await;
+    cluster.wait_members(&[0]).await;
+    let slave = cluster.broker(SLAVE).await;
+    cluster.wait_members(&[0, 1]).await;
+    let (at_master, at_slave) = (master.client().await, slave.client().await);
+    at_master.send("Orders", "a", &[]).await;
+    wait_copied(&cluster, &master, &slave).await;
+    drop(at_master);
+    let old = master
+        .restarted_after(async |_, _| {
+            cluster.wait_master_registered(&slave, false).await;
+            assert_eq!(promote(&at_slave, false).await.code, response::SUCCESS);
+        })
+        .await;
+    let at_old = old.client().await;
+    until(&cluster.env, async || old.handle().shared().role.is_slave().then_some(())).await;
+    assert_eq!(at_old.ask(send_command("Orders", "b", &[])).await.code, response::SYSTEM_BUSY);
+    assert_eq!(at_slave.send("Orders", "b", &[]).await.queue_offset, 1);
+    cluster.wait_members(&[0]).await;
+}
+
+/// A group of our own client library goes on at the slave while the master is away, and at the master when it is back.
+#[tokio::test]
+async fn consumers_go_on_at_a_slave_and_come_back() {
+    let cluster = Cluster::start().await;
+    let master = cluster.broker("defaultTopicQueueNums=1\n").await;
+    cluster.wait_members(&[0]).await;
+    let slave = cluster.broker(SLAVE).await;
+    cluster.wait_members(&[0, 1]).await;
+    let at_master = master.client().await;
+    for n in 0..5 {
+        at_master.send("Orders", &n.to_string(), &[]).await;
+    }
+    wait_copied(&cluster, &master, &slave).await;
+    let client = metaq::client::Client::new(&cluster.env, &cluster.nameserver.address().to_string()).unwrap();
+    let builder = client.pull_consumer("cg").subscribe("Orders", "*").poll_max(1);
+    let mut consumer = builder.consume_from(metaq::client::ConsumeFrom::First).start().await.unwrap();
+    let mut got = Vec::new();
+    let mut poll = async |count: usize| {
+        while got.len() < count {
+            let messages = consumer.poll(Duration::from_secs(20)).await.unwrap();
+            got.extend(messages.iter().map(|message| String::from_utf8_lossy(&message.body).into_owned()));
+        }
+        // Until the client hears of it, it goes to the broker that is gone.
+        until(&cluster.env, async || consumer.commit().await.ok()).await;
+        got.clone()
+    };
+    assert_eq!(poll(2).await, ["0", "1"]);
+    let at_slave = slave.client().await;
+    until(&cluster.env, async || groups(&at_slave).await.subscription_group_table.contains_key("cg").then_some(()))
+        .await;
+    drop(at_master);
+    let master = master
+        .restarted_after(async |_, _| {
+            cluster.wait_master_registered(&slave, false).await;
+            assert_eq!(poll(4).await, ["0", "1", "2", "3"], "from the slave");
+            until(&cluster.env, async || (committed(&at_slave, "cg").await >= Some(3)).then_some(())).await;
+        })
+        .await;
+    let at_master = master.client().await;
+    assert!(committed(&at_master, "cg").await >= Some(3), "the master knows what was consumed at the slave");
+    cluster.wait_members(&[0, 1]).await;
+    at_master.send("Orders", "5", &[]).await;
+    assert_eq!(poll(6).await, ["0", "1", "2", "3", "4", "5"]);
+    consumer.close().await;
+    client.close().await;
 }

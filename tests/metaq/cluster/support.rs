@@ -64,6 +64,29 @@ impl Broker {
         Broker::open(self.env, self.directory, self.settings).await
     }
 
+    /// Stops in order and starts again on the same directory with other settings.
+    pub async fn restarted_with(self, settings: &str) -> Broker {
+        self.handle.stop(LIMIT).await.unwrap();
+        Broker::open(self.env, self.directory, settings.to_owned()).await
+    }
+
+    /// As [`Broker::restarted_after`], with other settings afterwards.
+    pub async fn restarted_with_after(mut self, settings: &str, change: impl AsyncFnOnce(&Env, &Path)) -> Broker {
+        settings.clone_into(&mut self.settings);
+        self.restarted_after(change).await
+    }
+
+    /// Stops in order and leaves its directory and its settings.
+    pub async fn stop_and_keep(self) -> (TempDir, String) {
+        self.handle.stop(LIMIT).await.unwrap();
+        (self.directory, self.settings)
+    }
+
+    /// Starts on a directory that another one left.
+    pub async fn start_again(directory: TempDir, settings: &str) -> Broker {
+        Broker::open(real::env(), directory, settings.to_owned()).await
+    }
+
     /// Stops in order; its directory goes.
     pub async fn stop(self) {
         self.handle.stop(LIMIT).await.unwrap();

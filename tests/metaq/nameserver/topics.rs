@@ -1,6 +1,7 @@
 //! What registrations and operators change of topics.
 
 use super::*;
+use metaq::nameserver::OUTRANKED_BY;
 
 #[test]
 fn nsr_2_n3_n4_the_current_table_wins_in_every_order() {
@@ -92,7 +93,7 @@ fn n5_of_two_masters_the_later_epoch_wins() {
     let (first, second) = (Broker::new("a", 0, "a:1").in_epoch(5), Broker::new("a", 0, "a:2").with("T", 8));
     world.register(1, &first);
     let answer = world.register(2, &second.clone().in_epoch(4));
-    assert_eq!(answer, Response::success(), "the loser is not told");
+    assert_eq!(answer, Response::success().with(OUTRANKED_BY, "a:1"), "RocketMQ's loser is not told");
     assert_eq!(world.shown("T"), "a[0=a:1]:4/6");
     world.close(2);
     assert_eq!(world.shown("T"), "a[0=a:1]:4/6");

@@ -12,6 +12,7 @@ mod resets;
 mod send_back;
 mod slaves;
 mod statistics;
+mod transactions;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -94,6 +95,8 @@ impl From<String> for Refused {
 pub async fn handle(call: Call) -> Response {
     let answer = match call.command.code {
         request::CONSUMER_SEND_MSG_BACK => send_back::send_back(&call).await,
+        request::END_TRANSACTION => transactions::end(&call).await,
+        request::RESUME_CHECK_HALF_MESSAGE => transactions::resume(&call).await,
         request::QUERY_MESSAGE => messages::query(&call),
         request::VIEW_MESSAGE_BY_ID => messages::view(&call),
         request::SEND_REPLY_MESSAGE | request::SEND_REPLY_MESSAGE_V2 => replies::reply(&call).await,
@@ -107,6 +110,8 @@ pub async fn handle(call: Call) -> Response {
         request::GET_ALL_SUBSCRIPTIONGROUP_CONFIG => Ok(exports::groups(&call)),
         own_request::WAIT_METADATA_CHANGE => slaves::wait_metadata_change(&call).await,
         own_request::GET_KEPT_OFFSETS => Ok(slaves::kept_offsets(&call)),
+        own_request::PROMOTE_BROKER => slaves::promote(&call).await,
+        request::GET_BROKER_HA_STATUS => Ok(slaves::ha_status(&call)),
         request::HEART_BEAT => clients::heartbeat(&call).await,
         request::UNREGISTER_CLIENT => clients::unregister(&call).await,
         request::GET_CONSUMER_LIST_BY_GROUP => clients::consumer_list(&call),

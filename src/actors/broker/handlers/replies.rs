@@ -12,7 +12,7 @@ use crate::actors::broker::shared::Settings;
 use crate::broker::send::SendRequest;
 use crate::broker::topics::FirstSend;
 use crate::broker::{BrokerError, Effect};
-use crate::env::Millis;
+use crate::env::{Canary, Millis};
 use crate::proto::message::properties::{self, Edit};
 use crate::proto::message::{encode_record, ids, NewRecord};
 use crate::proto::remoting::requests::{PushReplyMessage, SendHeader, SendResponse};
@@ -116,6 +116,7 @@ async fn push(call: &Call, header: &SendHeader<'_>, text: &str) -> Result<(), St
         return Err(format!("reply message properties[{}] is null", properties::REPLY_TO_CLIENT));
     };
     let connection = shared.clients().producers.connection_of(client);
+    let connection = if shared.env.canary(Canary::ReplyGoesBack) { Some(call.connection.id()) } else { connection };
     let handle = connection.and_then(|connection| shared.connections().get(&connection).cloned());
     let Some(handle) = handle else { return Err(format!("push reply message fail, channel of <{client}> not found.")) };
     let now = shared.wall();

@@ -1,4 +1,4 @@
-//! What slaves ask of their master, and a master that comes back of its slaves.
+//! What slaves ask of their master, a master that comes back of its slaves, and tools of both.
 
 use std::time::Duration;
 
@@ -7,10 +7,12 @@ use futures::pin_mut;
 
 use super::{Call, Refused};
 use crate::actors::broker::metadata_sync::{header, marks};
+use crate::actors::ha::FollowState;
 use crate::broker::metadata_sync::{tells_now, HOLD_MS, PROGRESS_EVERY_MS};
 use crate::broker::BrokerError;
-use crate::proto::body::to_vec;
-use crate::proto::remoting::requests::MetadataMarks;
+use crate::ha::replicas::SlaveId;
+use crate::proto::body::{to_vec, HaClientRuntimeInfo, HaConnectionRuntimeInfo, HaRuntimeInfo};
+use crate::proto::remoting::requests::{MetadataMarks, PromoteBroker, PromoteBrokerResponse};
 use crate::proto::remoting::Response;
 
 /// 70001. Answered when something has changed that the slave does not have.
@@ -41,4 +43,47 @@ pub fn kept_offsets(call: &Call) -> Response {
     let shared = &call.shared;
     let kept = shared.offsets().kept(shared.now());
     Response::success().with_body(to_vec(&kept))
+}
+
+/// 70003
+pub async fn promote(call: &Call) -> Result<Response, Refused> {
+    let header = PromoteBroker::decode(&call.ext()?)?;
+    let promoted = call.shared.promote(header.despite_master).await?;
+    let answer = PromoteBrokerResponse { epoch: promoted.epoch, end: promoted.end.0 as i64 };
+    Ok(Response::success().with_ext(&answer))
+}
+
+/// 907
+pub fn ha_status(call: &Call) -> Response {
+    let status = call.shared.ha.status();
+    let slaves = status.slaves.iter().map(|slave| HaConnectionRuntimeInfo {
+        addr: slave.address.clone(),
+        behind_millis: slave.behind.map(|_| slave.behind_ms as i64),
+        broker_id: match slave.id {
+            SlaveId::Broker(id) => Some(id as i64),
+            SlaveId::Machine(_) => None,
+        },
+        diff: slave.behind.map_or(-1, |behind| behind as i64),
+        in_sync: slave.in_sync,
+        slave_ack_offset: slave.acked.unwrap_or(0) as i64,
+        ..HaConnectionRuntimeInfo::default()
+    });
+    let refusal = match &status.following {
+        FollowState::Refusing(why) => Some(why.clone()),
+        _ => None,
+    };
+    Response::success().with_body(to_vec(&HaRuntimeInfo {
+        master: !status.is_slave,
+        master_commit_log_max_offset: status.end as i64,
+        in_sync_slave_nums: if status.is_slave { 0 } else { status.in_sync.saturating_sub(1) as i32 },
+        ha_connection_info: slaves.collect(),
+        ha_client_runtime_info: HaClientRuntimeInfo {
+            activated: status.following == FollowState::Following,
+            master_addr: status.master,
+            master_flush_offset: status.master_confirmed as i64,
+            max_offset: status.end as i64,
+            refusal,
+            ..HaClientRuntimeInfo::default()
+        },
+    }))
 }

@@ -53,6 +53,8 @@ fn write_stored(
     let code = match durability {
         Durability::AsPromised => response::SUCCESS,
         Durability::SyncTimedOut => response::FLUSH_DISK_TIMEOUT,
+        Durability::ReplicationTimedOut => response::FLUSH_SLAVE_TIMEOUT,
+        Durability::NotReplicated => response::SLAVE_NOT_AVAILABLE,
         Durability::SyncFailed => {
             let what = "the log could not be synced: the message may or may not be stored".to_owned();
             return Err(BrokerError::StoreFailed { what });

@@ -143,6 +143,9 @@ impl SendBatch {
         let (target, queue_id) = plan.target.place();
         let QueueHandles { queue, counters } =
             queues.get(shared, target, queue_id as u32).map_err(|error| store_failure(&error))?;
+        if plan.target == Target::Half {
+            shared.half_messages.check_room(queue.max(), settings.config.half_messages_max)?;
+        }
         let record = NewRecord {
             topic: target,
             queue_id,

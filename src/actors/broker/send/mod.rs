@@ -32,7 +32,7 @@ use new_topic::send_to_new_topic;
 pub struct Sends {
     /// Those whose answers wait for what the flush mode promises.
     waiting: SendBatch,
-    /// Under SYNC_FLUSH those that do not want to wait for the disk (`WAIT` is `false`).
+    /// Those that do not want to wait for disk or slaves where others do (`WAIT` is `false`).
     hasty: SendBatch,
     settings: Option<Arc<Settings>>,
     /// With the log writer, by their tickets.
@@ -161,8 +161,11 @@ fn gather(
     let Some(topic) = connection.topics.get(&shared.topic_directory, request.topic) else {
         return Ok(Taken::NeedsTopic);
     };
-    let hasty = shared.store.flush_mode() == FlushMode::Sync
-        && properties::find(incoming.properties, properties::WAIT) == Some("false");
+    let waits = shared.store.flush_mode() == FlushMode::Sync || shared.ha.quorum().waits();
+    // Whoever runs a local transaction believes that its half message is safe.
+    let hasty = waits
+        && properties::find(incoming.properties, properties::WAIT) == Some("false")
+        && properties::find(incoming.properties, properties::TRANSACTION_PREPARED).is_none();
     let sends = if hasty { &mut connection.sends.hasty } else { &mut connection.sends.waiting };
     if sends.answers.capacity() == 0 {
         *sends = SendBatch::reused();

@@ -14,3 +14,21 @@ ext_fields! {
         delays: i64 = "delays",
     }
 }
+
+ext_fields! {
+    /// 70003.
+    pub struct PromoteBroker {
+        /// Although NameServers name a master.
+        despite_master: bool = "despiteMaster" or false,
+    }
+}
+
+ext_fields! {
+    /// The answer to 70003.
+    pub struct PromoteBrokerResponse {
+        /// The epoch that began.
+        epoch: i64 = "epoch",
+        /// Where the log ended then.
+        end: i64 = "maxPhyOffset",
+    }
+}

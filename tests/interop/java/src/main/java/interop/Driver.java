@@ -34,6 +34,7 @@ public final class Driver {
         SendChecks.addTo(checks);
         ConsumeChecks.addTo(checks);
         QueryChecks.addTo(checks);
+        RequestChecks.addTo(checks);
         Load.addTo(checks);
     }
 

@@ -12,6 +12,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /** What consumers got, in the order they got it. */
@@ -76,7 +77,7 @@ final class Inbox {
         Scene.expectEqual(bodies.size(), got.size(), "number of deliveries");
     }
 
-    static String body(MessageExt message) {
+    static String body(Message message) {
         return new String(message.getBody(), StandardCharsets.UTF_8);
     }
 }

@@ -70,7 +70,11 @@ final class Scene implements AutoCloseable {
     }
 
     DefaultMQProducer producer() throws MQClientException {
-        DefaultMQProducer producer = new DefaultMQProducer("P_" + prefix);
+        return producer("");
+    }
+
+    DefaultMQProducer producer(String more) throws MQClientException {
+        DefaultMQProducer producer = new DefaultMQProducer("P_" + prefix + more);
         configure(producer);
         producer.setSendMsgTimeout(20_000);
         producer.start();

@@ -1,0 +1,193 @@
+//! Carries out the steps by which a slave becomes the master; [`role`](crate::broker::role) says which.
+
+use std::sync::Arc;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::oneshot;
+
+use super::delay::{self, DelayMessage};
+use super::metadata_sync::MetadataSyncMessage;
+use super::registrar::RegistrarMessage;
+use super::shared::Shared;
+use super::timer::TimerMessage;
+use crate::broker::role::{Progress, Promotion, Step, MASTER_ID};
+use crate::broker::Effect;
+use crate::config::broker::{BrokerConfig, BrokerRole};
+use crate::proto::PhysicalOffset;
+
+/// What the actor is told.
+pub enum PromotionMessage {
+    /// Become the master.
+    Promote {
+        /// Although NameServers name one.
+        despite_master: bool,
+        /// Told when it is, or why it is not.
+        done: oneshot::Sender<Result<Promoted, String>>,
+    },
+}
+
+/// A broker that has become the master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promoted {
+    /// Its epoch.
+    pub epoch: i64,
+    /// Where its log ended then.
+    pub end: PhysicalOffset,
+}
+
+/// See the module's text.
+pub struct PromotionActor;
+
+/// What it starts with.
+pub struct PromotionArguments {
+    /// The broker's state.
+    pub shared: Arc<Shared>,
+    /// Keeps the tables of a slave.
+    pub metadata_sync: ActorRef<MetadataSyncMessage>,
+    /// Delivers delayed messages.
+    pub delay: ActorRef<DelayMessage>,
+    /// Delivers messages with a time of their own.
+    pub timer: ActorRef<TimerMessage>,
+    /// Tells the NameServers.
+    pub registrar: ActorRef<RegistrarMessage>,
+}
+
+impl Actor for PromotionActor {
+    type Msg = PromotionMessage;
+    type State = PromotionArguments;
+    type Arguments = PromotionArguments;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<Self::Msg>,
+        arguments: Self::Arguments,
+    ) -> Result<Self::State, ActorProcessingErr> {
+        Ok(arguments)
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<Self::Msg>,
+        message: Self::Msg,
+        state: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        let PromotionMessage::Promote { despite_master, done } = message;
+        let _ = done.send(state.promote(despite_master).await);
+        Ok(())
+    }
+}
+
+impl PromotionArguments {
+    async fn promote(&self, despite_master: bool) -> Result<Promoted, String> {
+        let role = &self.shared.role;
+        let mut promotion = Promotion::begin(role, despite_master).map_err(|error| error.to_string())?;
+        tracing::info!(id = role.broker_id(), "this slave is to become the master");
+        loop {
+            let step = promotion.step();
+            let result = self.carry_out(step).await;
+            if let Err(why) = &result {
+                tracing::error!(?step, why, "a step on the way to the master failed");
+            }
+            match promotion.done(result) {
+                Progress::Next(_) => {}
+                Progress::Finished => break,
+                Progress::GivenUp { step, why } => {
+                    // Only now may it follow again.
+                    drop(promotion);
+                    self.shared.writer.set_following(true);
+                    let _ = self.registrar.cast(RegistrarMessage::FollowAgain);
+                    return Err(format!("{step:?} failed, this broker is a slave as before: {why}"));
+                }
+            }
+        }
+        let epoch = self.shared.ha.epochs().last();
+        let promoted = Promoted {
+            epoch: epoch.map_or(0, |epoch| i64::from(epoch.number)),
+            end: epoch.map_or(PhysicalOffset(0), |epoch| epoch.start),
+        };
+        tracing::warn!(epoch = promoted.epoch, end = promoted.end.0, "this broker is the master now");
+        Ok(promoted)
+    }
+
+    async fn carry_out(&self, step: Step) -> Result<(), String> {
+        let shared = &self.shared;
+        match step {
+            Step::StopFollowing => {
+                shared.replica.stop().await;
+                shared.writer.stop_following().await;
+            }
+            Step::StopCopying => {
+                let (done, stopped) = oneshot::channel();
+                let asked = self.metadata_sync.cast(MetadataSyncMessage::Stop { done });
+                asked.map_err(|_| "the broker is stopping".to_owned())?;
+                stopped.await.map_err(|_| "the broker is stopping".to_owned())?;
+            }
+            Step::LowerOffsets => return self.lower_offsets().await,
+            Step::BeginEpoch => return self.begin_epoch().await,
+            Step::SaveRole => return self.save_role().await,
+            Step::TakeWrites => self.take_writes(),
+            Step::Register => {
+                let _ = self.registrar.cast(RegistrarMessage::Register { done: None });
+            }
+        }
+        Ok(())
+    }
+
+    async fn lower_offsets(&self) -> Result<(), String> {
+        let store = &self.shared.store;
+        let end_of = |topic: &str, id: i32| {
+            let queue = u32::try_from(id).ok().and_then(|id| store.queue(topic, id));
+            queue.map_or(0, |queue| i64::try_from(queue.max().0).unwrap_or(i64::MAX))
+        };
+        let lowered = self.shared.offsets().lower_to_ends(end_of);
+        for lowered in &lowered {
+            let (key, queue, was, is) = (&lowered.key, lowered.queue_id, lowered.was, lowered.is);
+            tracing::warn!(key, queue, was, is, "a group had consumed messages that this broker never got");
+        }
+        match lowered.is_empty() {
+            true => Ok(()),
+            false => self.shared.carry_out_now(vec![Effect::PersistOffsets]).await,
+        }
+    }
+
+    /// Whatever the old master still says of its log and of its tables is older from now on.
+    async fn begin_epoch(&self) -> Result<(), String> {
+        let (shared, id) = (&self.shared, self.shared.role.broker_id());
+        shared.ha.begin_epoch(shared.store.end(), id).await.map_err(|error| error.to_string())?;
+        shared.topics().promote();
+        shared.groups().promote();
+        // Saved, or the old master would outrank this one after a restart.
+        shared.carry_out_now(vec![Effect::PersistTopics, Effect::PersistGroups]).await
+    }
+
+    async fn save_role(&self) -> Result<(), String> {
+        let role = master_role(&self.shared.settings().config);
+        let name = if role == BrokerRole::SyncMaster { "SYNC_MASTER" } else { "ASYNC_MASTER" };
+        let text = format!("brokerRole={name}\nbrokerId={MASTER_ID}\n");
+        let updated = self.shared.update_settings(text).await?;
+        updated.map(drop).map_err(|error| error.to_string())
+    }
+
+    fn take_writes(&self) {
+        let shared = &self.shared;
+        let settings = shared.settings();
+        let mut config = settings.config.clone();
+        config.broker_role = master_role(&config);
+        shared.ha.set_slave(false);
+        shared.ha.quorum().set_needed(config.replicas_needed());
+        let mut effects = Vec::new();
+        let progress = shared.delays().snapshot(shared.wall());
+        *shared.delays() = delay::restored(&shared.store, &config, progress, &mut effects);
+        shared.carry_out(effects);
+        let _ = self.delay.cast(DelayMessage::Wake { at: shared.now() });
+        let _ = self.timer.cast(TimerMessage::Wake { at: shared.now() });
+    }
+}
+
+/// What a slave becomes: it waits for copies as its own settings say, since nobody else can tell.
+fn master_role(config: &BrokerConfig) -> BrokerRole {
+    match config.in_sync_replicas {
+        0 | 1 => BrokerRole::AsyncMaster,
+        _ => BrokerRole::SyncMaster,
+    }
+}
