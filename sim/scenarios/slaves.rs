@@ -191,7 +191,8 @@ async fn promote_longest(cluster: &mut Cluster) -> Verdict {
         else {
             return Err(Violation::new("a slave can be promoted", "there is none"));
         };
-        let promote = Command::request(own_request::PROMOTE_BROKER).with_ext(&PromoteBroker { despite_master: true });
+        let promote = Command::request(own_request::PROMOTE_BROKER)
+            .with_ext(&PromoteBroker { despite_master: true, despite_others: false });
         let address = format!("{}:{BROKER_PORT}", world.ip(slave.node));
         let answer = Remote::new(world.env(cluster.admin), address).call(promote, LIMIT * 10).await;
         match answer {
@@ -238,7 +239,7 @@ async fn send_messages(cluster: &Cluster) {
     let mut sent = 0;
     while sent < MESSAGES {
         let message = world.next_message();
-        let acknowledged = producer.send(&Send { after_us: 0, message, bytes: 20, queue: 0, delay_level: 0 }).await;
+        let acknowledged = producer.send(&Send { message, bytes: 20, ..Send::default() }).await;
         sent += i64::from(acknowledged);
     }
 }

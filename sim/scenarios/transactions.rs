@@ -15,7 +15,7 @@ use crate::history::{Event, Timed};
 use crate::plan::Plan;
 use crate::random::Stream;
 use crate::scenarios::{Scenario, Verdict};
-use crate::world::World;
+use crate::world::{NodeId, World};
 
 /// Questions come often, so that they meet everything else.
 const INTERVAL_MS: u64 = 2_000;
@@ -42,6 +42,15 @@ pub const ASYNC: Scenario = Scenario {
     play: |world, plan| play(world, plan).boxed_local(),
 };
 
+/// Power cuts between a committed message and the op that closes its half message.
+pub const CUT: Scenario = Scenario {
+    name: "transactions_cut",
+    story:
+        "SYNC_FLUSH: the power goes again and again while the disk is at a decision; what the log holds of it stands",
+    draft: |d| draft(d, FlushDiskType::SyncFlush),
+    play: |world, plan| cut(world, plan).boxed_local(),
+};
+
 /// A group that vanishes and comes back.
 pub const GROUP_GONE: Scenario = Scenario {
     name: "transactions_group_gone",
@@ -55,6 +64,10 @@ fn draft(d: &mut Draft, flush: FlushDiskType) {
     d.nameservers(1..=1).brokers(1..=2).flush(&[flush]);
     d.set("transactionCheckInterval", INTERVAL_MS).set("transactionTimeOut", TIMEOUT_MS);
     d.set("transactionCheckMax", CHECKS_MAX);
+    if flush == FlushDiskType::AsyncFlush {
+        // Progress is saved sooner than the log.
+        d.set("flushConsumerOffsetInterval", 100).set("flushIntervalCommitLog", 2_000);
+    }
 }
 
 /// All questions about what is open have been asked and answered by then, and what nobody decides is given up.
@@ -107,16 +120,7 @@ async fn harm(world: &World, cluster: &Cluster, (sellers, database): (&[Seller],
     let broker = cluster.brokers[random.below(cluster.brokers.len() as u64) as usize];
     let seller = &sellers[random.below(sellers.len() as u64) as usize];
     match random.below(8) {
-        // While the disk is at a decision.
-        0..=2 => {
-            let (told, limit) = (database.told(), world.now() + QUIET);
-            while database.told() == told && world.now() < limit {
-                world.sleep(Duration::from_micros(500)).await;
-            }
-            world.sleep(Duration::from_micros(random.below(12_000))).await;
-            world.power_cut(broker);
-            world.boot(broker);
-        }
+        0..=2 => cut_at_a_decision(world, broker, database, random).await,
         3 | 4 => {
             if random.chance(600) {
                 world.power_cut(broker);
@@ -144,6 +148,37 @@ async fn harm(world: &World, cluster: &Cluster, (sellers, database): (&[Seller],
             world.network().heal();
         }
     }
+}
+
+/// The power goes while the disk is at a decision, or, where nobody waits for it, while progress is saved.
+async fn cut_at_a_decision(world: &World, broker: NodeId, database: &Database, random: &mut Stream) {
+    let (told, limit) = (database.told(), world.now() + QUIET);
+    while database.told() == told && world.now() < limit {
+        world.sleep(Duration::from_micros(500)).await;
+    }
+    let within_us = *random.pick(&[1_000, 12_000, 400_000]);
+    world.sleep(Duration::from_micros(random.below(within_us))).await;
+    world.power_cut(broker);
+    world.boot(broker);
+}
+
+async fn cut(world: World, plan: Arc<Plan>) -> Verdict {
+    let cluster = Cluster::start(&world, &plan).await;
+    let mut random = world.random("plan");
+    let habits = Habits { count: 80, pace_ms: 400, silent: 300, ..Habits::default() };
+    let database = Database::default();
+    let sellers: Vec<Seller> =
+        (0..2).map(|index| Seller::new(&cluster, &format!("seller-{index}"), &database, habits)).collect();
+    sellers.iter().for_each(|seller| seller.run(habits.count));
+    let mut member = Member::start(&world, &cluster, "member", &Listening::Concurrently(0));
+    for _ in 0..20 {
+        let broker = cluster.brokers[random.below(cluster.brokers.len() as u64) as usize];
+        world.sleep(Duration::from_millis(random.below(800))).await;
+        cut_at_a_decision(&world, broker, &database, &mut random).await;
+    }
+    sold(&world).await;
+    world.sleep(settled()).await;
+    judge(&world, &cluster, &mut member, Promises::default()).await
 }
 
 async fn judge(world: &World, cluster: &Cluster, member: &mut Member, promises: Promises) -> Verdict {

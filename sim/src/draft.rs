@@ -143,6 +143,8 @@ impl Draft {
             bytes: size(&mut random),
             queue: random.below(1_000) as u32,
             delay_level: 0,
+            timer_ms: 0,
+            recall_ms: 0,
         });
         let sends = sends.collect();
         self.plan.clients.push(Client::Producer { name, sends });
@@ -155,6 +157,38 @@ impl Draft {
             if let Client::Producer { sends, .. } = client {
                 for send in sends {
                     send.delay_level = if random.chance(per_mille) { random.between(1, 4) as u32 } else { 0 };
+                }
+            }
+        }
+        self
+    }
+
+    /// Of 1,000 messages, so many wait for a time of their own, between these milliseconds.
+    pub fn timed(&mut self, per_mille: u64, wait_ms: RangeInclusive<u64>) -> &mut Draft {
+        let mut random = self.random("times");
+        for client in &mut self.plan.clients {
+            if let Client::Producer { sends, .. } = client {
+                for send in sends.iter_mut() {
+                    let is_timed = random.chance(per_mille);
+                    // Many wait for the same second, and some to the very millisecond.
+                    let wait = random.between(*wait_ms.start(), *wait_ms.end()) as u32;
+                    send.timer_ms = if is_timed { wait } else { 0 };
+                }
+            }
+        }
+        self
+    }
+
+    /// Of 1,000 messages that wait, so many are taken back, at any time until they are due and a little later.
+    pub fn recalled(&mut self, per_mille: u64) -> &mut Draft {
+        let mut random = self.random("recalls");
+        for client in &mut self.plan.clients {
+            if let Client::Producer { sends, .. } = client {
+                for send in sends.iter_mut().filter(|send| send.timer_ms > 0) {
+                    let (chosen, near) = (random.chance(per_mille), random.below(2) == 0);
+                    let end = u64::from(send.timer_ms) + 1_000;
+                    let at = if near { random.between(end.saturating_sub(1_500), end) } else { random.between(1, end) };
+                    send.recall_ms = if chosen { at.max(1) as u32 } else { 0 };
                 }
             }
         }

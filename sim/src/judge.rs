@@ -1,16 +1,21 @@
 //! What a plan's history must satisfy in the end.
 
+use std::time::Duration;
+
 use metaq::env::Canary;
 
 use crate::checkers::{
     acknowledged_kept, all_delivered, delayed_on_time, follow, handed_back_again, messages_intact, nothing_read_early,
-    nothing_skipped, offsets_dense, stored_in_order, stored_once, Violation,
+    nothing_skipped, offsets_dense, stored_in_order, stored_once, timed_kept, timed_on_time, Violation,
 };
 use crate::history::Event;
 use crate::plan::{Client, Expect, Plan};
 use crate::random::Stream;
 use crate::scenarios::Verdict;
 use crate::world::World;
+
+/// Under ASYNC_FLUSH the log is synced every 2 s at most, and a disk may take a while for it.
+const UNSYNCED_FOR: Duration = Duration::from_secs(6);
 
 /// Runs every checker whose promise the configuration and the faults of the plan leave standing.
 pub fn judge(plan: &Plan, world: &World, acknowledged: u64) -> Verdict {
@@ -20,6 +25,10 @@ pub fn judge(plan: &Plan, world: &World, acknowledged: u64) -> Verdict {
         return Err(Violation::new("the pipeline canary", "this run fails on purpose"));
     }
     messages_intact(&events)?;
+    timed_kept(&world.history().timed(), if plan.may_lose() { UNSYNCED_FOR } else { Duration::ZERO })?;
+    if !plan.moves_clocks() {
+        timed_on_time(&world.history().timed(), None)?;
+    }
     if plan.may_lose() {
         // What was not synced may be gone and its offsets be given out again; what is there must be whole.
         let found: Vec<Event> = events.iter().filter(|event| matches!(event, Event::Found(..))).cloned().collect();
@@ -43,7 +52,7 @@ pub fn judge(plan: &Plan, world: &World, acknowledged: u64) -> Verdict {
     stored_in_order(&events)?;
     nothing_skipped(&events)?;
     all_delivered(&events, &groups)?;
-    plan.expect.iter().try_for_each(|expect| expected(*expect, plan, &events, acknowledged))
+    plan.expect.iter().try_for_each(|expect| expected(*expect, plan, world, &events, acknowledged))
 }
 
 fn group(client: &Client) -> Option<&str> {
@@ -58,7 +67,7 @@ fn comes_again(events: &[Event]) -> bool {
     events.iter().any(|event| matches!(event, Event::Scheduled(..) | Event::HandedBack(..)))
 }
 
-fn expected(expect: Expect, plan: &Plan, events: &[Event], acknowledged: u64) -> Verdict {
+fn expected(expect: Expect, plan: &Plan, world: &World, events: &[Event], acknowledged: u64) -> Verdict {
     let sends = plan.operations() as u64;
     match expect {
         Expect::NoFailures if acknowledged < sends => {
@@ -74,6 +83,7 @@ fn expected(expect: Expect, plan: &Plan, events: &[Event], acknowledged: u64) ->
                 Err(Violation::new("a calm run has no duplicates", format!("{message} was delivered twice")))
             })
         }
+        Expect::TimedWithin(millis) => timed_on_time(&world.history().timed(), Some(Duration::from_millis(millis))),
         Expect::AcknowledgedPerMille(share) if acknowledged * 1_000 < sends * share => {
             Err(Violation::new("clients go on", format!("only {acknowledged} of {sends} sends were acknowledged")))
         }

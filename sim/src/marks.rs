@@ -37,6 +37,7 @@ pub const ALL: &[&str] = &[
     "a handed back message came again",
     "a message outlived its broker's process",
     "a delayed message outlived its broker's process",
+    "a timed message was taken back",
 ];
 
 static REACHED: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());

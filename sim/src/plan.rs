@@ -110,7 +110,7 @@ pub enum Client {
 }
 
 /// One message to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Send {
     /// Pause before it.
@@ -124,6 +124,12 @@ pub struct Send {
     /// The delay level, from 1 on.
     #[serde(default, skip_serializing_if = "is_zero_level")]
     pub delay_level: u32,
+    /// Milliseconds that it waits in the timer; 0 is no time of its own.
+    #[serde(default, skip_serializing_if = "is_zero_level")]
+    pub timer_ms: u32,
+    /// Milliseconds after its answer at which it is taken back; 0 is never.
+    #[serde(default, skip_serializing_if = "is_zero_level")]
+    pub recall_ms: u32,
 }
 
 /// What must hold in a run besides the promises of every run.
@@ -134,6 +140,8 @@ pub enum Expect {
     NoFailures,
     /// Nothing is delivered twice.
     NoDuplicates,
+    /// Timed messages come within so many milliseconds of their time.
+    TimedWithin(u64),
     /// Of 1,000 sends, at least so many are acknowledged.
     AcknowledgedPerMille(u64),
 }

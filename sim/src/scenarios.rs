@@ -48,6 +48,8 @@ mod stalls;
 pub(crate) mod store_crash;
 #[path = "../scenarios/swarm.rs"]
 mod swarm;
+#[path = "../scenarios/timers.rs"]
+mod timers;
 #[path = "../scenarios/transaction_support.rs"]
 mod transaction_support;
 #[path = "../scenarios/transactions.rs"]
@@ -128,6 +130,11 @@ pub const ALL: &[Scenario] = &[
     load::IDLE,
     load::OVERLOAD,
     load::HALF_OPEN,
+    timers::CALM,
+    timers::POWER_CUT,
+    timers::ASYNC_POWER_CUT,
+    timers::FULL,
+    timers::RETENTION,
     client_groups::STORM,
     client_groups::ORDERED,
     client_groups::RETRIES,
@@ -136,6 +143,7 @@ pub const ALL: &[Scenario] = &[
     client_edges::LATE_ANSWERS,
     transactions::TRANSACTIONS,
     transactions::ASYNC,
+    transactions::CUT,
     transactions::GROUP_GONE,
     swarm::NETWORK,
     swarm::SYNC,

@@ -220,6 +220,8 @@ impl Shrinker<'_> {
         while self.best.workload_us() > 1_000 && self.change(|plan| scale(plan, 2)) {}
         self.change(|plan| each_send(plan, &|send| send.bytes = send.bytes.min(20)));
         self.change(|plan| each_send(plan, &|send| send.delay_level = 0));
+        self.change(|plan| each_send(plan, &|send| send.recall_ms = 0));
+        self.change(|plan| each_send(plan, &|send| send.timer_ms = 0));
     }
 
     fn change(&mut self, change: impl Fn(&mut Plan)) -> bool {

@@ -111,7 +111,8 @@ pub async fn all_take_messages(
             Producer::new(world.clone(), cluster.admin, &cluster.nameserver_addresses(), TOPIC).only_to(&broker);
         loop {
             let message = world.next_message();
-            if producer.send(&Send { after_us: 0, message, bytes: 20, queue: message as u32, delay_level: 0 }).await {
+            let send = Send { message, bytes: 20, queue: message as u32, ..Send::default() };
+            if producer.send(&send).await {
                 break;
             }
             if world.now() > deadline {

@@ -45,6 +45,12 @@ pub enum Event {
     Acknowledged(Message, Place),
     /// It was told that the message is stored and will be delivered after this time.
     Scheduled(Message, Duration),
+    /// It was told that the message is stored and will be delivered in the second after this time.
+    TimedFor(Message, Duration),
+    /// It begins to take back a message that waits for its time.
+    Recalling(Message),
+    /// It was told that the message is taken back.
+    Recalled(Message),
     /// It was told that the message is not stored.
     Refused(Message),
     /// It was told nothing, or something that leaves it open.

@@ -49,6 +49,16 @@ pub enum BrokerError {
     TimerIllegal { delay_ms_max: i64 },
     #[error("too many messages are taken back in this second, at most {limit}")]
     TimerRecallsFull { limit: u32 },
+    #[error("recall failed, operation is forbidden")]
+    RecallDisabled,
+    #[error("recall failed, broker service not available")]
+    RecallOnSlave,
+    #[error("broker unable to service, until {until_ms}")]
+    RecallTooEarly { until_ms: i64 },
+    #[error("recall failed, the topic[{topic}] not exist")]
+    RecallTopicNotExist { topic: String },
+    #[error("{what}")]
+    RecallIllegal { what: &'static str },
     #[error("subscription group not exist, {group} {faq}", faq = FAQ)]
     SendGroupNotExist { group: String },
     #[error("[REJECTREQUEST]system busy, start flow control for a while")]
@@ -229,12 +239,14 @@ impl BrokerError {
             | BroadcastForbidden { .. }
             | GroupTopicForbidden { .. }
             | RetryTopicNotWritable { .. }
+            | RecallDisabled
             | ProtectedKey => code::NO_PERMISSION,
             TopicNotExist { .. }
             | PullTopicNotExist { .. }
             | CommitTopicNotExist { .. }
             | ResetTopicNotExist { .. }
             | StatsTopicNotExist { .. }
+            | RecallTopicNotExist { .. }
             | TopicConfigMissing { .. } => code::TOPIC_NOT_EXIST,
             SendGroupNotExist { .. }
             | PullGroupNotExist { .. }
@@ -245,11 +257,12 @@ impl BrokerError {
                 code::MESSAGE_ILLEGAL
             }
             Rejected | Overload | TableFull { .. } | NotOnThisSlave { .. } | NotSyncedYet => code::SYSTEM_BUSY,
-            TransactionEnded { .. } | TransactionEndedBefore { .. } | TransactionImmune { .. } => {
-                code::ILLEGAL_OPERATION
-            }
-            TransactionOnSlave => code::SLAVE_NOT_AVAILABLE,
-            ServiceNotAvailable { .. } => code::SERVICE_NOT_AVAILABLE,
+            TransactionEnded { .. }
+            | TransactionEndedBefore { .. }
+            | TransactionImmune { .. }
+            | RecallIllegal { .. } => code::ILLEGAL_OPERATION,
+            TransactionOnSlave | RecallOnSlave => code::SLAVE_NOT_AVAILABLE,
+            ServiceNotAvailable { .. } | RecallTooEarly { .. } => code::SERVICE_NOT_AVAILABLE,
             Expression(_) => code::SUBSCRIPTION_PARSE_FAILED,
             GroupNotRegistered | SubscriptionMissing => code::SUBSCRIPTION_NOT_EXIST,
             SubscriptionNotLatest => code::SUBSCRIPTION_NOT_LATEST,

@@ -7,9 +7,10 @@
 //! A slave becomes the master in [`Step`]s, one after the other:
 //!
 //! ```text
-//! slave ─▶ StopFollowing ─▶ StopCopying ─▶ LowerOffsets ─▶ BeginEpoch ─▶ SaveRole ─▶ TakeWrites ─▶ Register ─▶ master
-//!   ▲            └───────────────┴───────────────┴─────────────┴────────────┘ a step that fails: it follows again
-//!   └─────────────────────────────────────────────────────────────┘
+//! slave ─▶ StopFollowing ─▶ AskOthers ─▶ StopCopying ─▶ LowerOffsets ─▶ BeginEpoch ─▶ SaveRole
+//!   ▲            └──────────────┴─────────────┴──────────────┴─────────────┴────────────┤
+//!   └──────────── a step that fails: it follows again                                   ▼
+//!                                                     master ◀─ Register ◀─ TakeWrites ◀┘
 //! ```
 //!
 //! Sends are refused, with an answer that has them tried elsewhere or again, until the last but one (ROL-10). A [`Promotion`]
@@ -105,6 +106,9 @@ impl Role {
 pub enum Step {
     /// Take no byte of the old master's log any more: from here on the log is this broker's.
     StopFollowing,
+    /// Have the other slaves leave the old master too, which hangs perhaps and goes on: with one of them it would go on
+    /// acknowledging (ROL-3). None of them may have more of the log than this one.
+    AskOthers,
     /// Take nothing of its tables any more.
     StopCopying,
     /// Offsets above the end of their queue come down to it: the messages between are lost with the old master, and others
@@ -184,7 +188,8 @@ impl Promotion {
     /// by whoever does it anyway.
     pub fn done(&mut self, result: Result<(), String>) -> Progress {
         let next = match self.step {
-            Step::StopFollowing => Step::StopCopying,
+            Step::StopFollowing => Step::AskOthers,
+            Step::AskOthers => Step::StopCopying,
             Step::StopCopying => Step::LowerOffsets,
             Step::LowerOffsets => Step::BeginEpoch,
             Step::BeginEpoch => Step::SaveRole,
@@ -230,7 +235,7 @@ mod tests {
             assert_eq!(role.takes_writes(), matches!(step, Step::TakeWrites | Step::Register), "{step:?}");
             steps.push(step);
         }
-        assert_eq!(steps.len(), 7);
+        assert_eq!(steps.len(), 8);
         drop(promotion);
         assert_eq!((role.broker_id(), role.is_changing()), (MASTER_ID, false));
         assert_eq!(Promotion::begin(&role, true).unwrap_err(), PromoteError::IsMaster);
@@ -239,7 +244,7 @@ mod tests {
     #[test]
     fn a_promotion_that_fails_leaves_a_slave() {
         let role = Role::slave(2);
-        for fails_at in 0..5 {
+        for fails_at in 0..6 {
             let mut promotion = Promotion::begin(&role, false).unwrap();
             assert_eq!(Promotion::begin(&role, false).unwrap_err(), PromoteError::UnderWay);
             (0..fails_at).for_each(|_| drop(promotion.done(Ok(()))));

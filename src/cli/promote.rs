@@ -30,7 +30,7 @@ pub struct PromoteArgs {
     /// The slave's id; else the one with the longest log
     #[arg(long, value_name = "ID")]
     pub id: Option<i64>,
-    /// Although the master answers, or another slave has more of its log
+    /// Although the master answers, or another slave does not or has more of its log
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
@@ -93,7 +93,7 @@ async fn promote(cluster: Cluster, args: PromoteArgs) -> Result<ExitCode> {
     let what = format!("make slave {} at {} the master of {}", chosen.id, chosen.address, args.broker);
     if confirmed(&cluster.screen, &Plan { what, changes }, args.confirm, &args.list)? {
         // The slave may not have heard yet that the master is gone; here it was looked at.
-        let end = cluster.admin.promote(&chosen.address, true).await?;
+        let end = cluster.admin.promote(&chosen.address, true, args.force).await?;
         tell!("slave {} at {} is the master of {}; its log ended at {end}", chosen.id, chosen.address, args.broker);
     }
     Ok(ExitCode::SUCCESS)

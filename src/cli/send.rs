@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
 use super::connect::{run as run_on, Cluster, ClusterArgs};
 use super::console::{say, tell};
 use super::fail::Failure;
-use super::show::{count, duration_of, JsonArg, Progress};
+use super::show::{count, duration_of, JsonArg, Progress, When};
 use crate::client::{Durability, Message, Producer, SendError, Sent};
 use crate::env::OpenMode;
 use crate::proto::message::DelayLevels;
@@ -33,6 +33,7 @@ const BODY_MAX: u64 = 128 * 1024 * 1024;
 ///   metaq send Orders 'a book' 'a pen' --tag paid
 ///   metaq send Orders -k order-17 --ordered 'a book'     same key, same queue: in order
 ///   metaq send Orders --delay 10s 'a reminder'
+///   metaq send Orders --at 18:30 'time to go'
 ///   metaq send Orders < lines.txt
 ///   seq 5 | sed 's/^/order-&:/' | metaq send Orders --split :
 ///
@@ -59,9 +60,12 @@ pub struct SendArgs {
     /// Property of your own, as often as needed
     #[arg(short = 'p', long = "property", value_name = "NAME=VALUE")]
     pub properties: Vec<String>,
-    /// Deliver later: one of the broker's delays (`10s`, `5m`), or a level's number
+    /// Deliver later: after a time (`10s`, `5m`, `36h`), or by the number of one of the broker's delays
     #[arg(long, value_name = "DELAY")]
     pub delay: Option<String>,
+    /// Deliver at a time: `18:30`, `2026-12-24 18:00`, milliseconds since 1970
+    #[arg(long, value_name = "TIME", conflicts_with = "delay")]
+    pub at: Option<When>,
     /// Send in order to the queue of the (first) key
     #[arg(long)]
     pub ordered: bool,
@@ -90,7 +94,10 @@ pub fn run(args: SendArgs) -> Result<ExitCode> {
 }
 
 async fn send(cluster: Cluster, args: SendArgs) -> Result<ExitCode> {
-    let template = template(&args)?;
+    let mut template = template(&args)?;
+    if let Some(at) = args.at {
+        template = template.deliver_at(at.resolve(cluster.now(), cluster.screen.zone));
+    }
     let timeout = Duration::from_secs(args.timeout.max(1));
     let producer = cluster.client.producer("metaq-send").timeout(timeout).start()?;
     let sender = Sender { producer, template, args: &args };
@@ -129,7 +136,7 @@ fn template(args: &SendArgs) -> Result<Message> {
         message = message.property(name, value);
     }
     if let Some(delay) = &args.delay {
-        message = message.delay_level(delay_level(delay)?);
+        message = delayed(message, delay)?;
     }
     if args.ordered && args.keys.is_empty() && args.split.is_none() {
         return Err(Failure::usage("`--ordered` needs a key to order by")
@@ -139,17 +146,20 @@ fn template(args: &SendArgs) -> Result<Message> {
     Ok(message)
 }
 
-/// A level by its number or by its delay in the default table.
-fn delay_level(text: &str) -> Result<u8> {
+/// Delayed by a level if there is one, which every broker knows, else by a time of its own.
+fn delayed(message: Message, text: &str) -> Result<Message> {
     let levels = DelayLevels::default();
     if let Ok(level @ 1..) = text.parse::<u8>() {
-        return Ok(level);
+        return Ok(message.delay_level(level));
     }
-    let delay = duration_of(text);
-    let level = (1..=levels.max()).find(|level| delay.is_some() && levels.delay_ms(*level) == delay);
-    level.and_then(|level| u8::try_from(level).ok()).ok_or_else(|| {
-        let failure = Failure::usage(format!("`{text}` is none of the delays that brokers have"));
-        failure.hint(format!("there is {}", crate::proto::message::delay_levels::DEFAULT)).into()
+    let Some(delay) = duration_of(text).and_then(|delay| u64::try_from(delay).ok()) else {
+        let failure = Failure::usage(format!("`{text}` is no time to wait"));
+        return Err(failure.hint("it is like `10s`, `5m` or `36h`, or the number of a broker's delay").into());
+    };
+    let level = (1..=levels.max()).find(|level| levels.delay_ms(*level).is_some_and(|ms| ms as u64 == delay));
+    Ok(match level.and_then(|level| u8::try_from(level).ok()) {
+        Some(level) => message.delay_level(level),
+        None => message.delay(Duration::from_millis(delay)),
     })
 }
 
@@ -236,6 +246,7 @@ impl Told<'_> {
                 "offset": sent.offset,
                 "id": sent.message_id,
                 "offsetId": sent.offset_message_id,
+                "recallHandle": sent.recall_handle,
                 "durability": durability,
             });
             say!("{line}");

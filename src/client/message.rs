@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::compression::{unpack, UnpackError};
 use super::error::Error;
@@ -58,6 +59,17 @@ impl Message {
     /// table.
     pub fn delay_level(self, level: u8) -> Message {
         self.property(properties::DELAY, level.to_string())
+    }
+
+    /// Delivered only after this time, counted by the broker from its arrival, in the first second that begins then. The
+    /// broker says how long a message may wait; three days by default.
+    pub fn delay(self, delay: Duration) -> Message {
+        self.property(properties::TIMER_DELAY_MS, delay.as_millis().to_string())
+    }
+
+    /// Delivered only from this time on, in the first second that begins then; at once if it is over.
+    pub fn deliver_at(self, time: Millis) -> Message {
+        self.property(properties::TIMER_DELIVER_MS, time.0.to_string())
     }
 
     /// Whether the broker answers only when the message is as safe as the broker's settings say (the default), or as

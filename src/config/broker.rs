@@ -150,6 +150,8 @@ settings! {
     timer_wheel_enable: bool = true;
     /// How far ahead that may be, in seconds.
     timer_max_delay_sec: u64 = 259_200;
+    /// Let producers take such messages back.
+    recall_message_enable: bool = false;
 
     // Consuming.
     /// Let pulls wait for messages.

@@ -73,6 +73,10 @@ pub enum Canary {
     TimerDoneBeforeCopy,
     /// After a crash the timer does not look which messages it has delivered.
     TimerForgetsCopies,
+    /// Segments are deleted although messages wait in them.
+    RetentionTakesTimers,
+    /// A message comes although it was taken back.
+    TimerForgetsRecalls,
     /// A message that the timer could not deliver at once is not tried again.
     TimerGivesUp,
     /// A queue that somebody has locked is granted to another one too.

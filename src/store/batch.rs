@@ -15,6 +15,8 @@ pub struct AppendBatch {
     pub bytes: Vec<u8>,
     /// One for each record, in order of `start`.
     pub items: Vec<AppendItem>,
+    /// It makes room: what it copies can be deleted then. So a disk that is nearly full takes it.
+    pub makes_room: bool,
 }
 
 /// One record of an [`AppendBatch`].
@@ -105,5 +107,6 @@ impl AppendBatch {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.items.clear();
+        self.makes_room = false;
     }
 }

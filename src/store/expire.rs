@@ -72,12 +72,16 @@ impl Store {
     }
 
     /// Deletes the oldest `count` segments, but never the last one, then what pointed into them: the queues' minimum
-    /// rises (a queue without any message left keeps its offsets), and queue files without a living entry go. Returns
+    /// rises (a queue without any message left keeps its offsets), and queue files without a living entry go. A segment that
+    /// is pinned stays, and those behind it: see [`Store::pin`]. Returns
     /// the log's new minimum. If a file cannot be deleted it stops there: the log never gets a gap.
     ///
     /// Readers that are in a deleted segment finish undisturbed.
     pub async fn delete_oldest_segments(&self, count: usize) -> Result<PhysicalOffset, StoreError> {
         let mut result = Ok(());
+        if let Some(last) = count.checked_sub(1).and_then(|last| self.log.segments().iter().nth(last).cloned()) {
+            self.unwanted.fetch_max(last.end(), Ordering::AcqRel);
+        }
         for _ in 0..count {
             result = self.delete_oldest_segment().await;
             if result.is_err() {
@@ -96,7 +100,11 @@ impl Store {
         // Queue entries that a power cut may take derive from the log again; without it their numbers would be given
         // out twice.
         let deletable = self.log.flushed().min(self.log.confirmed()).min(self.queues_synced.load(Ordering::Acquire));
-        let oldest = segments.first().filter(|oldest| segments.len() > 1 && oldest.end() <= deletable);
+        let pinned = match self.env.canary(Canary::RetentionTakesTimers) {
+            true => u64::MAX,
+            false => self.pinned.load(Ordering::Acquire),
+        };
+        let oldest = segments.first().filter(|oldest| segments.len() > 1 && oldest.end() <= deletable.min(pinned));
         let Some(oldest) = oldest else { return Ok(()) };
         self.env.disk.remove_file(oldest.path()).map_err(StoreError::io("delete an expired segment"))?;
         self.log.change_segments(|segments| drop(segments.pop_first()));

@@ -36,6 +36,10 @@ pub struct Store {
     pub(crate) queue_deleted: AtomicBool,
     /// Held over saves of the file; nothing else is asked for meanwhile.
     pub(crate) deleted_topics: futures::lock::Mutex<DeletedTopics>,
+    /// Records at or above this wait in the log for something, and stay.
+    pub(crate) pinned: AtomicU64,
+    /// Retention wants records below this to go.
+    pub(crate) unwanted: AtomicU64,
     /// The disk refused the space for a segment; for the next pass of retention.
     pub(crate) no_space: AtomicBool,
     /// For the lines about messages that are damaged.
@@ -190,6 +194,16 @@ impl Store {
         } else {
             self.state.allow(Refusal::Closing);
         }
+    }
+
+    /// From now on no segment is deleted that reaches above `from`, however full the disk is. `None` lets them all go.
+    pub fn pin(&self, from: Option<PhysicalOffset>) {
+        self.pinned.store(from.map_or(u64::MAX, |from| from.0), Ordering::Release);
+    }
+
+    /// Retention wants to delete what lies below this: who has pinned it should put it into the log again.
+    pub fn unwanted(&self) -> PhysicalOffset {
+        PhysicalOffset(self.unwanted.load(Ordering::Acquire))
     }
 
     /// Counters and sizes.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use metaq::proto::body::TopicRouteData;
-use metaq::proto::remoting::requests::{SendHeader, SendNames};
+use metaq::proto::remoting::requests::{RecallMessage, SendHeader, SendNames};
 use metaq::proto::remoting::{request, response, Command, Text};
 
 use super::routes::CALL_LIMIT;
@@ -26,6 +26,7 @@ pub struct Producer {
     world: World,
     node: NodeId,
     routes: Routes,
+    nameservers: Vec<String>,
     topic: String,
     route: Option<TopicRouteData>,
     /// The only broker it sends to.
@@ -37,7 +38,7 @@ impl Producer {
     pub fn new(world: World, node: NodeId, nameservers: &[String], topic: &str) -> Producer {
         let env = world.env(node);
         let (routes, topic) = (Routes::new(env, nameservers), topic.to_owned());
-        Producer { world, node, routes, topic, route: None, broker: None }
+        Producer { world, node, routes, nameservers: nameservers.to_vec(), topic, route: None, broker: None }
     }
 
     /// Lets it send to the queues of one broker only.
@@ -56,7 +57,15 @@ impl Producer {
         self.world.history().add(self.node, Event::Sending(message));
         let request = self.request(send, id);
         let answer = self.routes.ask(&route, &broker, request, CALL_LIMIT).await;
+        let handle = answer.as_ref().ok().and_then(|answer| answer.ext("recallHandle").map(str::to_owned));
         let event = match answer {
+            Ok(answer) if send.timer_ms > 0 && handle.is_some() => {
+                let wait = Duration::from_millis(u64::from(send.timer_ms));
+                match outcome(message, &broker, &self.topic, &answer) {
+                    Event::Acknowledged(..) => Event::TimedFor(message, wait),
+                    event => event,
+                }
+            }
             Ok(answer) => match (outcome(message, &broker, &self.topic, &answer), delay(send.delay_level)) {
                 (Event::Acknowledged(..), Some(delay)) => Event::Scheduled(message, delay),
                 (event, _) => event,
@@ -66,12 +75,37 @@ impl Producer {
         };
         sometimes!(matches!(event, Event::Refused(_)), "a send was refused");
         sometimes!(matches!(event, Event::Unknown(_)), "a send ended without a clear answer");
-        let acknowledged = matches!(event, Event::Acknowledged(..) | Event::Scheduled(..));
+        let acknowledged = matches!(event, Event::Acknowledged(..) | Event::Scheduled(..) | Event::TimedFor(..));
         if !acknowledged {
             self.route = None;
         }
+        let is_timed = matches!(event, Event::TimedFor(..));
         self.world.history().add(self.node, event);
+        if let Some(handle) = handle.filter(|_| is_timed && send.recall_ms > 0) {
+            self.recall_later(send, route, broker, handle);
+        }
         acknowledged
+    }
+
+    /// Takes a message back when its time has nearly come, or sooner.
+    fn recall_later(&self, send: &Send, route: TopicRouteData, broker: String, handle: String) {
+        let (world, node, message) = (self.world.clone(), self.node, send.message);
+        let (topic, env) = (self.topic.clone(), self.world.env(self.node));
+        let (wait, nameservers) = (Duration::from_millis(u64::from(send.recall_ms)), self.nameservers.clone());
+        world.clone().spawn(node, async move {
+            env.clock.sleep(wait).await;
+            let request = Command::request(request::RECALL_MESSAGE).with_ext(&RecallMessage {
+                producer_group: Some("producers".into()),
+                topic: topic.as_str().into(),
+                recall_handle: handle.as_str().into(),
+            });
+            world.history().add(node, Event::Recalling(message));
+            let answer = Routes::new(env, &nameservers).ask(&route, &broker, request, CALL_LIMIT).await;
+            if answer.is_ok_and(|answer| answer.code == response::SUCCESS) {
+                sometimes!("a timed message was taken back");
+                world.history().add(node, Event::Recalled(message));
+            }
+        });
     }
 
     /// A queue to send to: any of the topic's, or of the template's while the topic does not exist.
@@ -100,7 +134,11 @@ impl Producer {
 
     fn request(&mut self, send: &Send, id: i32) -> Command {
         let level = send.delay_level;
-        let properties = if level > 0 { format!("DELAY\u{1}{level}\u{2}") } else { String::new() };
+        let properties = match (level, send.timer_ms) {
+            (0, 0) => String::new(),
+            (0, millis) => format!("TIMER_DELAY_MS\u{1}{millis}\u{2}"),
+            (level, _) => format!("DELAY\u{1}{level}\u{2}"),
+        };
         let header = SendHeader {
             properties: Text::plain(&properties),
             producer_group: "producers".into(),

@@ -21,9 +21,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 
 /// Asks all slaves that the NameServers know.
 pub async fn catch_up(shared: &Shared) {
-    let settings = shared.settings();
-    let asked = settings.config.name_servers().map(|nameserver| slaves(shared, nameserver));
-    let slaves: BTreeSet<String> = join_all(asked).await.into_iter().flatten().collect();
+    let slaves = all_slaves(shared).await;
     let answers = join_all(slaves.iter().map(|slave| kept_at(shared, slave))).await;
     let end_of = |topic: &str, id: i32| {
         let queue = u32::try_from(id).ok().and_then(|id| shared.store.queue(topic, id));
@@ -41,6 +39,13 @@ pub async fn catch_up(shared: &Shared) {
     }
 }
 
+/// The addresses of all slaves of this broker's name that NameServers know.
+pub async fn all_slaves(shared: &Shared) -> BTreeSet<String> {
+    let settings = shared.settings();
+    let asked = settings.config.name_servers().map(|nameserver| slaves(shared, nameserver));
+    join_all(asked).await.into_iter().flatten().collect()
+}
+
 /// The slaves' addresses as one NameServer knows them.
 async fn slaves(shared: &Shared, nameserver: &str) -> Vec<String> {
     let config = &shared.settings().config;
@@ -49,21 +54,21 @@ async fn slaves(shared: &Shared, nameserver: &str) -> Vec<String> {
         broker_name: config.broker_name.as_str().into(),
     };
     let command = Command::request(request::GET_BROKER_MEMBER_GROUP).with_ext(&header);
-    let Some(answer) = ask(shared, nameserver, command).await else { return Vec::new() };
+    let Some(answer) = ask(shared, nameserver, command, LIMIT).await else { return Vec::new() };
     let group = from_slice::<GetBrokerMemberGroupResponseBody>(&answer.body).unwrap_or_default().broker_member_group;
     group.broker_addrs.into_iter().filter(|(id, _)| *id > 0).map(|(_, address)| address).collect()
 }
 
 /// What one slave has kept. An Apache slave keeps nothing and does not know the question.
 async fn kept_at(shared: &Shared, slave: &str) -> Option<ConsumerOffsetSerializeWrapper> {
-    let answer = ask(shared, slave, Command::request(own_request::GET_KEPT_OFFSETS)).await?;
+    let answer = ask(shared, slave, Command::request(own_request::GET_KEPT_OFFSETS), LIMIT).await?;
     from_slice(&answer.body).ok()
 }
 
 /// The answer of a server, if it is a success and comes soon.
-async fn ask(shared: &Shared, address: &str, command: Command) -> Option<Command> {
+pub async fn ask(shared: &Shared, address: &str, command: Command, limit: Duration) -> Option<Command> {
     let connection = connect(&shared.env, address, Arc::new(NoRequests), LIMIT).await.ok()?;
-    let answer = connection.call(&*shared.env.clock, command, LIMIT).await;
+    let answer = connection.call(&*shared.env.clock, command, limit).await;
     connection.close();
     answer.ok().filter(|answer| answer.code == response::SUCCESS)
 }

@@ -73,8 +73,9 @@ struct Delivery<D> {
 }
 
 impl<D> Delivery<D> {
-    fn new() -> Self {
-        Delivery { batch: AppendBatch::default(), due: Vec::new(), counters: Vec::new() }
+    fn new(makes_room: bool) -> Self {
+        let batch = AppendBatch { makes_room, ..AppendBatch::default() };
+        Delivery { batch, due: Vec::new(), counters: Vec::new() }
     }
 }
 
@@ -92,9 +93,19 @@ impl Deliveries {
 
     /// Puts due messages into their queues, in order, and says what became of each; the outcomes are in another order.
     pub async fn deliver<D: Due>(&mut self, due: Vec<D>) -> Vec<(D, Outcome)> {
+        self.put(due, false).await
+    }
+
+    /// The same for records that are put again so that the log's beginning can be deleted: a disk that is nearly full
+    /// takes them, or it would stay so for ever.
+    pub async fn put_again<D: Due>(&mut self, due: Vec<D>) -> Vec<(D, Outcome)> {
+        self.put(due, true).await
+    }
+
+    async fn put<D: Due>(&mut self, due: Vec<D>, makes_room: bool) -> Vec<(D, Outcome)> {
         let mut held = BTreeSet::new();
         let mut outcomes = Vec::with_capacity(due.len());
-        let mut delivery = Delivery::new();
+        let mut delivery = Delivery::new(makes_room);
         for due in due {
             let is_held = due.series().is_some_and(|series| held.contains(&series));
             let prepared = if is_held { Err(Outcome::Failed) } else { self.prepare(&due, &mut delivery) };
@@ -106,7 +117,7 @@ impl Deliveries {
                 }
             }
             if delivery.batch.bytes.len() >= APPEND_BYTES {
-                let full = std::mem::replace(&mut delivery, Delivery::new());
+                let full = std::mem::replace(&mut delivery, Delivery::new(makes_room));
                 self.append(full, &mut held, &mut outcomes).await;
             }
         }

@@ -1,10 +1,13 @@
 //! Carries out the steps by which a slave becomes the master; [`role`](crate::broker::role) says which.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::future::join_all;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
+use super::catch_up;
 use super::delay::{self, DelayMessage};
 use super::metadata_sync::MetadataSyncMessage;
 use super::registrar::RegistrarMessage;
@@ -13,7 +16,11 @@ use super::timer::TimerMessage;
 use crate::broker::role::{Progress, Promotion, Step, MASTER_ID};
 use crate::broker::Effect;
 use crate::config::broker::{BrokerConfig, BrokerRole};
+use crate::proto::remoting::{own_request, Command};
 use crate::proto::PhysicalOffset;
+
+/// How long another slave may take to leave the old master: it may be about to connect to it.
+const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 
 /// What the actor is told.
 pub enum PromotionMessage {
@@ -21,6 +28,8 @@ pub enum PromotionMessage {
     Promote {
         /// Although NameServers name one.
         despite_master: bool,
+        /// Although other slaves do not answer, or have more of the log.
+        despite_others: bool,
         /// Told when it is, or why it is not.
         done: oneshot::Sender<Result<Promoted, String>>,
     },
@@ -71,20 +80,20 @@ impl Actor for PromotionActor {
         message: Self::Msg,
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        let PromotionMessage::Promote { despite_master, done } = message;
-        let _ = done.send(state.promote(despite_master).await);
+        let PromotionMessage::Promote { despite_master, despite_others, done } = message;
+        let _ = done.send(state.promote(despite_master, despite_others).await);
         Ok(())
     }
 }
 
 impl PromotionArguments {
-    async fn promote(&self, despite_master: bool) -> Result<Promoted, String> {
+    async fn promote(&self, despite_master: bool, despite_others: bool) -> Result<Promoted, String> {
         let role = &self.shared.role;
         let mut promotion = Promotion::begin(role, despite_master).map_err(|error| error.to_string())?;
         tracing::info!(id = role.broker_id(), "this slave is to become the master");
         loop {
             let step = promotion.step();
-            let result = self.carry_out(step).await;
+            let result = self.carry_out(step, despite_others).await;
             if let Err(why) = &result {
                 tracing::error!(?step, why, "a step on the way to the master failed");
             }
@@ -109,13 +118,14 @@ impl PromotionArguments {
         Ok(promoted)
     }
 
-    async fn carry_out(&self, step: Step) -> Result<(), String> {
+    async fn carry_out(&self, step: Step, despite_others: bool) -> Result<(), String> {
         let shared = &self.shared;
         match step {
             Step::StopFollowing => {
                 shared.replica.stop().await;
                 shared.writer.stop_following().await;
             }
+            Step::AskOthers => return self.ask_others(despite_others).await,
             Step::StopCopying => {
                 let (done, stopped) = oneshot::channel();
                 let asked = self.metadata_sync.cast(MetadataSyncMessage::Stop { done });
@@ -129,6 +139,28 @@ impl PromotionArguments {
             Step::Register => {
                 let _ = self.registrar.cast(RegistrarMessage::Register { done: None });
             }
+        }
+        Ok(())
+    }
+
+    /// When this returns no other slave follows the old master, and none has more of its log.
+    async fn ask_others(&self, despite: bool) -> Result<(), String> {
+        let shared = &self.shared;
+        let mut others = catch_up::all_slaves(shared).await;
+        others.remove(&shared.advertised.to_string());
+        let leave = Command::request(own_request::LEAVE_MASTER);
+        let answers = others.iter().map(|other| catch_up::ask(shared, other, leave.clone(), LEAVE_LIMIT));
+        for (other, answer) in others.iter().zip(join_all(answers).await) {
+            let end = answer.and_then(|answer| answer.ext("maxPhyOffset")?.parse::<u64>().ok());
+            let why = match end {
+                Some(end) if end <= shared.store.end().0 => continue,
+                Some(end) => format!("the slave at {other} has {} bytes more of the log", end - shared.store.end().0),
+                None => format!("the slave at {other} does not say that it has left the old master"),
+            };
+            if !despite {
+                return Err(why);
+            }
+            tracing::warn!(why, "promoted all the same");
         }
         Ok(())
     }

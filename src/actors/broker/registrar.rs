@@ -266,7 +266,7 @@ impl State {
         self.answer_told();
         self.follow();
         let role = &self.shared.role;
-        let alone = role.is_slave() && role.broker_id() != MASTER_ID && !role.master_is_registered();
+        let alone = role.is_slave() && role.broker_id() != MASTER_ID && self.is_alone();
         if alone && !std::mem::replace(&mut self.look_armed, true) {
             myself.send_after(LOOK_AGAIN_AFTER, || RegistrarMessage::LookForMaster);
         }
@@ -281,8 +281,12 @@ impl State {
         // The last word of one that does not answer counts only if nobody answers.
         let silent = self.nameservers.iter().all(|nameserver| nameserver.failing);
         let heard = self.nameservers.iter().filter(|nameserver| silent || !nameserver.failing);
-        let named: Vec<&Master> = heard.filter_map(|nameserver| nameserver.master.as_ref()).collect();
+        let mut named: Vec<&Master> = heard.filter_map(|nameserver| nameserver.master.as_ref()).collect();
         let registered = !named.is_empty();
+        if let Some(shunned) = self.shared.shunned() {
+            named.retain(|master| **master != shunned);
+            self.followed = self.followed.take().filter(|followed| *followed != shunned);
+        }
         let chosen = named.iter().find(|master| self.followed.as_ref() == Some(**master)).or(named.first());
         let chosen = chosen.map(|master| (*master).clone());
         if self.shared.role.set_master_registered(registered) {
@@ -292,6 +296,11 @@ impl State {
             self.shared.follow(&master);
             self.followed = Some(master);
         }
+    }
+
+    /// Whether this slave has nobody to follow.
+    fn is_alone(&self) -> bool {
+        self.followed.is_none() || !self.shared.role.master_is_registered()
     }
 
     /// Another broker was promoted meanwhile, and clients are sent there: this one takes no messages any more, which nobody

@@ -93,6 +93,10 @@ impl Settings {
     }
 }
 
+/// How long a slave does not follow a master that another slave is to replace, in ms. If that comes to nothing the slave
+/// follows again.
+const SHUN_MS: i64 = 60_000;
+
 /// See the module's text.
 pub struct Shared {
     /// The world.
@@ -151,6 +155,10 @@ pub struct Shared {
     transactions: OnceLock<ActorRef<TransactionMessage>>,
     metadata_sync: OnceLock<ActorRef<MetadataSyncMessage>>,
     promotion: OnceLock<ActorRef<PromotionMessage>>,
+    /// The master that this slave follows.
+    followed: Mutex<Option<Master>>,
+    /// One that it does not follow until then.
+    shunned: Mutex<Option<(Master, Millis)>>,
 }
 
 /// What [`Shared::new`] is made of.
@@ -221,6 +229,8 @@ impl Shared {
             transactions: OnceLock::new(),
             metadata_sync: OnceLock::new(),
             promotion: OnceLock::new(),
+            followed: Mutex::default(),
+            shunned: Mutex::default(),
             env,
             store,
             writer,
@@ -264,17 +274,19 @@ impl Shared {
     ///
     /// # Errors
     /// Why it has not. It is a slave as before then.
-    pub async fn promote(&self, despite_master: bool) -> Result<Promoted, String> {
+    pub async fn promote(&self, despite_master: bool, despite_others: bool) -> Result<Promoted, String> {
         let stopping = || "the broker is stopping".to_owned();
         let actor = self.promotion.get().ok_or_else(stopping)?;
         let (done, promoted) = tokio::sync::oneshot::channel();
-        actor.cast(PromotionMessage::Promote { despite_master, done }).map_err(|_| stopping())?;
+        let message = PromotionMessage::Promote { despite_master, despite_others, done };
+        actor.cast(message).map_err(|_| stopping())?;
         promoted.await.map_err(|_| stopping())?
     }
 
     /// The NameServers name this master of the broker's name; a slave follows it. Where its log comes from
     /// `haMasterAddress` may say.
     pub fn follow(&self, master: &Master) {
+        *lock(&self.followed) = Some(master.clone());
         if self.settings().config.ha_master_address.is_empty() {
             self.replica.follow(Some(master.ha_address.clone()));
         }
@@ -282,6 +294,25 @@ impl Shared {
             // An actor that is gone means that the broker is stopping.
             let _ = actor.cast(MetadataSyncMessage::Follow { address: master.address.clone() });
         }
+    }
+
+    /// Another slave is to become the master: the one followed now is left, and not followed again for [`SHUN_MS`], even if
+    /// NameServers still name it. When this returns nothing of its log comes any more.
+    pub async fn leave_master(&self) {
+        let until = self.now().plus(SHUN_MS);
+        let left = lock(&self.followed).take();
+        if let Some(master) = left {
+            tracing::info!(master = master.address, "this slave leaves its master: another slave is to take its place");
+            *lock(&self.shunned) = Some((master, until));
+        }
+        self.replica.stop().await;
+        self.carry_out(vec![Effect::Register]);
+    }
+
+    /// The master that is not to be followed at present.
+    pub fn shunned(&self) -> Option<Master> {
+        let shunned = lock(&self.shunned);
+        shunned.as_ref().filter(|(_, until)| self.now() < *until).map(|(master, _)| master.clone())
     }
 
     /// How far the tables are that slaves copy.

@@ -22,6 +22,7 @@ mod skipped;
 mod soon;
 #[cfg(test)]
 pub(super) mod testing;
+mod timed;
 mod transactions;
 
 use std::fmt;
@@ -44,6 +45,7 @@ pub use ranges::ranges_grow;
 pub use retried::handed_back_again;
 pub use skipped::nothing_skipped;
 pub use soon::{delayed_soon, delivered_soon, sends_end, works_again};
+pub use timed::{timed_kept, timed_on_time};
 pub use transactions::{transactions_as_decided, Promises};
 
 /// A broken promise.

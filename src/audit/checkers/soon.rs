@@ -57,7 +57,7 @@ pub fn sends_end(history: &[Timed], limit: Duration) -> Result<(), Violation> {
                 running.insert(*message, *at);
                 continue;
             }
-            Event::Acknowledged(message, _) | Event::Scheduled(message, _) => message,
+            Event::Acknowledged(message, _) | Event::Scheduled(message, _) | Event::TimedFor(message, _) => message,
             Event::Refused(message) | Event::Unknown(message) => message,
             _ => continue,
         };

@@ -25,6 +25,8 @@ use crate::store::timer::{Mark, Pending, PendingKind, Unit, UnitLog, UnitPositio
 const LOADED_MAX: usize = 4 * LOAD_MAX;
 /// Seconds that are delivered at once.
 const DRAINS_MAX: usize = 4096;
+/// How long it waits for what has to be done before.
+const BLOCKED_MS: i64 = 10;
 /// The longest the timer sleeps: the wall clock may be corrected forwards meanwhile.
 const SLEEP_MS_MAX: i64 = 1000;
 /// How far the commit log may grow before a crash's search for copies begins later.
@@ -318,10 +320,13 @@ impl<L: UnitLog> Timer<L> {
 
     /// The monotonic time at which to ask again for what is due; `None` while nothing waits.
     pub fn wake_at(&self, now: Now) -> Option<Millis> {
-        let sleep = |wait: i64| now.monotonic.plus(wait.clamp(0, SLEEP_MS_MAX));
+        // A second that has begun and is not being delivered has to wait for others.
+        let sleep = |wait: i64| now.monotonic.plus(wait.clamp(BLOCKED_MS, SLEEP_MS_MAX));
         let next = self.wheel.slots.keys().find(|second| !self.draining.contains_key(second));
         let next = next.map(|second| sleep(DueSecond(*second).begins().0.saturating_sub(now.wall.0)));
-        self.retry_at.into_iter().chain(next).min()
+        let slots = self.draining.iter().filter_map(|(second, drain)| Some((drain, self.wheel.slots.get(second)?)));
+        let more = slots.into_iter().any(|(drain, slot)| drain.wants_load(slot)).then(|| sleep(0));
+        self.retry_at.into_iter().chain(next).chain(more).min()
     }
 
     /// Whether anything is being delivered or put again.

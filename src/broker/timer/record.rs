@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::accept::DueSecond;
 use crate::broker::delay::{real_destination, DueError, DueMessage};
 use crate::env::Millis;
-use crate::proto::message::{hash, properties, system, RecordView};
+use crate::proto::message::{hash, properties, system, RecallHandle, RecordView};
 use crate::proto::QueueOffset;
 use crate::store::timer::{Pending, PendingKind};
 
@@ -104,4 +104,76 @@ pub fn copied_number(view: &RecordView<'_>) -> Option<u64> {
 pub fn recall_name(text: &str) -> Option<String> {
     let topic = properties::find(text, properties::REAL_TOPIC)?;
     Some(format!("{topic}+{}", properties::find(text, properties::UNIQ_KEY)?))
+}
+
+/// The body of a record that takes a message back.
+pub const RECALL_BODY: &[u8] = b"0";
+/// The tag of one.
+pub const RECALL_TAG: &str = "_RECALL_TAG_";
+
+/// The properties of a record that takes the message of `handle` back, asked for by a producer of `group`.
+pub fn recall_text(handle: &RecallHandle, group: &str, due: DueSecond, now: Millis) -> String {
+    let RecallHandle { topic, deliver_at, unique_key, .. } = handle;
+    let mut text = String::with_capacity(256);
+    for (name, value) in [
+        (properties::TIMER_DEL_UNIQKEY, &*format!("{topic}+{unique_key}")),
+        (properties::REAL_TOPIC, topic),
+        (properties::BORN_TIMESTAMP, &now.0.to_string()),
+        (properties::TIMER_DELIVER_MS, &deliver_at.0.to_string()),
+        (properties::UNIQ_KEY, unique_key),
+        (properties::PRODUCER_GROUP, group),
+        (properties::TAGS, RECALL_TAG),
+        (properties::TIMER_OUT_MS, &due.out_ms().to_string()),
+        (properties::REAL_QUEUE_ID, "0"),
+    ] {
+        properties::append(&mut text, name, value);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::message::{parse, BodyCrc, Parsed};
+
+    const RECORDS: &[u8] = include_bytes!("../../../tests/vectors/store/captured/records.bin");
+
+    /// The record with which a 5.3.2 broker took a message back.
+    fn captured() -> RecordView<'static> {
+        match parse(&RECORDS[6166..], BodyCrc::Verify) {
+            Ok(Parsed::Record(view)) => view,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_message_is_taken_back_with_rocketmqs_record() {
+        let captured = captured();
+        let text = captured.properties();
+        let deliver_at = Millis(properties::find_number(&text, properties::TIMER_DELIVER_MS).unwrap());
+        let unique_key = properties::find(&text, properties::UNIQ_KEY).unwrap().to_owned();
+        let handle = RecallHandle { topic: "TopicTest".to_owned(), broker: String::new(), deliver_at, unique_key };
+        let ours = recall_text(&handle, "pg_demo", DueSecond::at(deliver_at), captured.born_timestamp());
+        let sorted = |text: &str| {
+            let mut pairs: Vec<_> = properties::iterate(text).map(|(n, v)| format!("{n}={v}")).collect();
+            pairs.sort();
+            pairs
+        };
+        assert_eq!(sorted(&ours), sorted(&text));
+        assert_eq!((captured.body(), captured.topic_bytes()), (RECALL_BODY, system::TIMER_TOPIC.as_bytes()));
+    }
+
+    #[test]
+    fn apaches_record_is_a_unit_of_its_second() {
+        let captured = captured();
+        let number = captured.queue_offset();
+        let unit = pending(&captured, number, captured.store_timestamp()).unwrap();
+        assert_eq!((unit.kind, unit.second), (PendingKind::Recall, 1_796_027_472));
+        assert_eq!(pending(&captured, QueueOffset(77), Millis(0)), Err(DueError::OtherRecord));
+        let two_days = Millis((unit.second - ROLL_WINDOW_SEC) * 1000);
+        for (now, rolls) in [(two_days, true), (two_days.plus(1000), false)] {
+            let kind = pending(&captured, number, now).unwrap().kind;
+            assert_eq!(kind == PendingKind::Roll, rolls, "at {now:?}");
+        }
+    }
 }

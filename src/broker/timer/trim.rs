@@ -104,6 +104,11 @@ impl<L: UnitLog> Timer<L> {
         Ok(())
     }
 
+    /// Whether that is under way.
+    pub fn is_trimming(&self) -> bool {
+        self.trim.is_some()
+    }
+
     /// Records to put into the timer topic again; see [`Timer::due`] for what they want.
     pub fn due_for_trim(&mut self, now: Millis, max: usize, out: &mut Vec<TimerDue>) {
         let Some(trim) = &mut self.trim else { return };

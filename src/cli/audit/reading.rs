@@ -16,13 +16,23 @@ use crate::client::{ConsumeFrom, MessageQueue, Received, Recorder};
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(500);
 
+/// What failed here comes again within a second, but maybe to a member in another process: after so long without lag it has.
+const QUIET: Duration = Duration::from_secs(10);
+
 /// Waits until the group has consumed everything, at most for `limit`; true if it has.
 pub async fn settle(cluster: &Cluster, load: &Load, limit: Duration) -> bool {
+    let mut quiet_since = None;
     let done = async || {
         let Ok(lag) = cluster.admin.lag(&load.group, None).await else { return false };
         // A broker that is in no route at the moment tells no lag.
         let missing = load.queues.lock().expect("no holder panics").iter().any(|queue| !lag.queues.contains_key(queue));
-        load.came_again() && !missing && lag.total() == 0
+        if missing || lag.total() > 0 {
+            quiet_since = None;
+            return false;
+        }
+        let now = cluster.env.clock.monotonic();
+        let quiet = now.saturating_sub(*quiet_since.get_or_insert(now));
+        load.came_again() || quiet >= QUIET
     };
     cluster.until(limit, done).await
 }

@@ -17,6 +17,7 @@ mod produce;
 mod roundtrip;
 mod table;
 mod target;
+mod transactions;
 mod work;
 
 use std::path::PathBuf;
@@ -90,6 +91,8 @@ enum BenchCommand {
         #[arg(long, default_value_t = 1000.0, value_name = "N")]
         rate: f64,
     },
+    /// Send transactions: half message and commit, of a cluster that runs
+    Transactions(transactions::TransactionsArgs),
     /// Measure everything on private servers, beside the probe: what this machine gives a server without features
     Ceiling {
         #[command(flatten)]
@@ -292,6 +295,7 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
                 return Ok(ExitCode::from(super::EXIT_REFUSED));
             }
         }
+        BenchCommand::Transactions(args) => return transactions::run(args),
         BenchCommand::Ceiling { common, only } => {
             let ground = common.ground()?;
             let extent = Extent { messages: Some(common.messages.unwrap_or(600_000)), ..common.extent(1.5) };

@@ -20,12 +20,14 @@ impl Admin {
 
     /// Makes a slave of metaq, by its address, the master of its broker name; returns where its log ended then. What the
     /// old master had above is lost unless it comes back as a slave and parks it. With `despite_master` although NameServers
-    /// still name a master: only when that is known to be gone.
+    /// still name a master: only when that is known to be gone. With `despite_others` although other slaves do not answer, which
+    /// may still follow the old master, or have more of its log.
     ///
     /// # Errors
     /// Why it was not promoted: it is a slave as before.
-    pub async fn promote(&self, address: &str, despite_master: bool) -> Result<i64, Error> {
-        let command = Command::request(own_request::PROMOTE_BROKER).with_ext(&PromoteBroker { despite_master });
+    pub async fn promote(&self, address: &str, despite_master: bool, despite_others: bool) -> Result<i64, Error> {
+        let command =
+            Command::request(own_request::PROMOTE_BROKER).with_ext(&PromoteBroker { despite_master, despite_others });
         // It waits for what is under way, and for the disk.
         let answer = self.client.ask(address, command, ANSWER_LIMIT * 5).await?;
         let malformed = |what: String| Error::Malformed { address: address.to_owned(), what };

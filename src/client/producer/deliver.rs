@@ -15,7 +15,8 @@ use crate::client::rules::retry::{certainly_not_stored, Attempts, Failure};
 use crate::client::rules::route::{Route, TEMPLATE_TOPIC};
 use crate::client::timing::{within, Deadline};
 use crate::client::MessageQueue;
-use crate::proto::remoting::requests::{SendHeader, SendNames, SendResponse};
+use crate::proto::message::RecallHandle;
+use crate::proto::remoting::requests::{RecallMessage, SendHeader, SendNames, SendResponse};
 use crate::proto::remoting::{request, response, Command, Text};
 
 /// The region of brokers that name none.
@@ -31,6 +32,7 @@ struct Placed {
     queue_id: i32,
     offset: i64,
     durability: Durability,
+    recall_handle: Option<String>,
     trace_region: Option<String>,
 }
 
@@ -143,11 +145,30 @@ impl Inner {
             queue_id: fields.queue_id,
             offset: fields.queue_offset,
             durability,
+            recall_handle: fields.recall_handle.map(std::borrow::Cow::into_owned),
             trace_region: fields
                 .trace_on
                 .unwrap_or(false)
                 .then(|| fields.region.unwrap_or(DEFAULT_REGION.into()).into_owned()),
         })
+    }
+
+    /// Takes back a message that waits, at the broker that holds it; its unique key.
+    pub async fn recall(&self, topic: &str, handle: &str) -> Result<String, Error> {
+        let invalid = || Error::Invalid(format!("`{handle}` is no handle of a message that waits"));
+        let broker = RecallHandle::decode(handle).ok_or_else(invalid)?.broker;
+        self.route(topic).await?;
+        let address = self.client.master(&broker)?;
+        let request = Command::request(request::RECALL_MESSAGE).with_ext(&RecallMessage {
+            producer_group: Some(self.group.as_str().into()),
+            topic: topic.into(),
+            recall_handle: handle.into(),
+        });
+        let answer = self.client.connections.call(&address, request, self.settings.timeout).await?;
+        if answer.code != response::SUCCESS {
+            return Err(refusal(&address, answer));
+        }
+        Ok(answer.ext("msgId").unwrap_or_default().to_owned())
     }
 
     fn command(&self, packet: &Packet, queue: &MessageQueue) -> Command {
@@ -232,6 +253,7 @@ fn results(ids: Vec<String>, queue: MessageQueue, placed: Placed, failed: Vec<At
         offset_message_id: offset_ids.next().unwrap_or_default().to_owned(),
         queue: queue.clone(),
         offset,
+        recall_handle: placed.recall_handle.clone(),
         durability: placed.durability,
         trace_region: placed.trace_region.clone(),
         failed_attempts: failed.clone(),

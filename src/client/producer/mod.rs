@@ -158,6 +158,16 @@ impl Producer {
         self.inner.throw(&packet).await
     }
 
+    /// Takes back a message of `topic` that waits for a time of its own, with the handle that came of its sending; the
+    /// message's id. When this returns `Ok`, the message does not come.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if its time has come, or if the broker does not allow it (`recallMessageEnable`); after any
+    /// other error it may come or not.
+    pub async fn recall(&self, topic: &str, handle: &str) -> Result<String, Error> {
+        self.inner.recall(topic, handle).await
+    }
+
     /// The queues a topic's messages go to now, in the order in which [`Producer::send_with`] sees them.
     ///
     /// # Errors

@@ -18,6 +18,8 @@ pub struct Sent {
     pub queue: MessageQueue,
     /// Its number there. A delayed message gets another one when it is due.
     pub offset: i64,
+    /// What takes it back while it waits for a time of its own: see [`Producer::recall`](super::Producer::recall).
+    pub recall_handle: Option<String>,
     /// How safe it is.
     pub durability: Durability,
     /// Attempts that failed before; those with an unknown outcome may have stored a copy of their own.

@@ -37,6 +37,8 @@ pub const TIMER_ROLL_TIMES: &str = "TIMER_ROLL_TIMES";
 pub const TIMER_QUEUE_OFFSET: &str = "TIMER_QUEUE_OFFSET";
 /// Marks a record that cancels a timer message.
 pub const TIMER_DEL_UNIQKEY: &str = "TIMER_DEL_UNIQKEY";
+/// When a producer asked for a message to be taken back.
+pub const BORN_TIMESTAMP: &str = "BORN_TIMESTAMP";
 /// The client's message id.
 pub const UNIQ_KEY: &str = "UNIQ_KEY";
 /// Sharding key of an ordered message.

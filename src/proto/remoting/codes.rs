@@ -206,6 +206,8 @@ pub mod own_request {
         GET_KEPT_OFFSETS = 70002;
         /// Tool to slave: become the master.
         PROMOTE_BROKER = 70003;
+        /// Slave that is being promoted to other slaves: follow the old master no more.
+        LEAVE_MASTER = 70004;
     }
 }
 

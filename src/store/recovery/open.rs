@@ -104,6 +104,8 @@ pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError>
         queues_synced: AtomicU64::new(recovered.table.map_or(0, |table| table.log_end)),
         queue_deleted: AtomicBool::new(false),
         deleted_topics: futures::lock::Mutex::new(deleted_topics),
+        pinned: AtomicU64::new(u64::MAX),
+        unwanted: AtomicU64::new(0),
         no_space: AtomicBool::new(false),
         damage_told: Seldom::default(),
         state: WriteState::default(),

@@ -48,7 +48,8 @@ impl LogWriter {
     /// When this returns, items with an `Ok` have been written; the caller may tell the client so at once under
     /// ASYNC_FLUSH, and under SYNC_FLUSH when the log is flushed up to [`Stored::end`].
     pub fn append(&mut self, batch: &mut AppendBatch, results: &mut Vec<AppendResult>) -> Progress {
-        if let Some(refusal) = self.store.state.refusal() {
+        if let Some(refusal) = self.store.state.refusal().filter(|refusal| !(batch.makes_room && is_disk_full(refusal)))
+        {
             return refuse_rest(batch, results, &refusal);
         }
         if self.following {
@@ -247,6 +248,10 @@ impl LogWriter {
 }
 
 /// Errors for the items that have no result yet.
+fn is_disk_full(refusal: &StoreError) -> bool {
+    matches!(refusal, StoreError::Refused { refusal: Refusal::DiskFull, .. })
+}
+
 fn refuse_rest(batch: &AppendBatch, results: &mut Vec<AppendResult>, refusal: &StoreError) -> Progress {
     results.resize_with(batch.items.len(), || Err(refusal.clone()));
     Progress::Done

@@ -23,6 +23,7 @@ type check struct {
 
 // The slow ones first: the rest runs beside them.
 var checks = []check{
+	{"transactions", transactions},
 	{"retry-dlq", retryDLQ},
 	{"join-leave", func(s *scene) { joinAndLeave(s, false) }},
 	{"join-leave-orderly", func(s *scene) { joinAndLeave(s, true) }},

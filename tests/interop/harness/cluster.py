@@ -10,6 +10,8 @@ DELAY_LEVELS = "1s 2s 1s 1s 1s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s 2s"
 BROKER_SETTINGS = {
     "messageDelayLevel": DELAY_LEVELS,
     "enablePropertyFilter": "true",
+    "transactionTimeOut": 1000,
+    "transactionCheckInterval": 2000,
     "waitTimeMillsInSendQueue": 10000,
     "waitTimeMillsInPullQueue": 20000,
     "waitTimeMillsInHeartbeatQueue": 20000,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use metaq::audit::file::{decode, encode, Block, Entry};
 use metaq::audit::history::Event;
+use metaq::proto::message::record::{MAGIC_AT, MAGIC_V1};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -105,18 +106,21 @@ async fn a_log_that_was_cut_while_its_broker_was_down_is_found() {
     assert_eq!(outcome(verdict, "offsets are dense"), "held", "what is left is a prefix: {verdict:#}");
 }
 
-/// Cuts the last `bytes` off what a broker's log holds, as a disk would that lost them; the process must not run.
-fn cut_log(store: &Path, bytes: u64) {
+/// Cuts the last records off what a broker's log holds, about so many bytes, as a disk would that lost them; the process
+/// must not run. Only whole records: of one that is cut within its properties no checksum tells.
+fn cut_log(store: &Path, bytes: usize) {
     let mut segments: Vec<PathBuf> =
         std::fs::read_dir(store.join("commitlog")).unwrap().map(|entry| entry.unwrap().path()).collect();
     segments.sort();
     for segment in segments.iter().rev() {
         let content = std::fs::read(segment).unwrap();
         let Some(last) = content.iter().rposition(|byte| *byte != 0) else { continue };
-        let from = (last as u64 + 1).saturating_sub(bytes);
+        let wanted = (last + 1).saturating_sub(bytes);
+        let magic = content[wanted..].windows(4).position(|bytes| bytes == MAGIC_V1.to_be_bytes());
+        let from = wanted + magic.expect("a record begins there") - MAGIC_AT;
         let mut file = OpenOptions::new().write(true).open(segment).unwrap();
-        file.seek(SeekFrom::Start(from)).unwrap();
-        file.write_all(&vec![0; last + 1 - from as usize]).unwrap();
+        file.seek(SeekFrom::Start(from as u64)).unwrap();
+        file.write_all(&vec![0; last + 1 - from]).unwrap();
         return;
     }
     panic!("the log in {} is empty", store.display());

@@ -139,6 +139,15 @@ fn delayed_messages_come_later() {
     let mut tail = follow(&server, &["tail", "Later", "--follow", "--max", "1", "--format", "{body}"]);
     assert_eq!(tail.line("a "), "reminder");
     assert_eq!(tail.ended().code, Some(0));
+    // No broker has a level for it.
+    server.done(&["send", "Later", "--delay", "1200ms", "in time"]);
+    let over = server.json(&["send", "Later", "--at", "1000000000000", "at once"]);
+    assert_eq!(over["recallHandle"], serde_json::Value::Null);
+    let waits = server.json(&["send", "Later", "--delay", "36h", "tomorrow"]);
+    assert!(waits["recallHandle"].as_str().is_some_and(|handle| handle.len() > 20), "{waits}");
+    let all = ["tail", "Later", "--from", "begin", "--format", "{body}"];
+    let came = server.until(&all, |ran| ran.out.contains("in time"));
+    assert!(came.out.contains("at once") && !came.out.contains("tomorrow"), "{came:?}");
 }
 
 fn follow(server: &Server, args: &[&str]) -> Process {
@@ -188,9 +197,9 @@ fn mistakes_are_told_with_what_to_do() {
     server.fails(&["send", "Orders", ""], 2, &["body is empty"]);
     server.fails(&["send", "Orders"], 2, &["there was nothing to send"]);
     server.fails(
-        &["send", "Orders", "x", "--delay", "7s"],
+        &["send", "Orders", "x", "--delay", "soon"],
         2,
-        &["`7s` is none of the delays", "hint: there is 1s 5s 10s"],
+        &["`soon` is no time to wait", "hint: it is like `10s`"],
     );
     server.fails(&["send", "Orders", "x", "--ordered"], 2, &["hint: add `--key KEY`"]);
     server.fails(&["send", "Orders", "x", "-p", "novalue"], 2, &["`--property novalue` is no NAME=VALUE"]);

@@ -41,6 +41,20 @@ async fn a_message_arrives_as_it_was_sent() {
 }
 
 #[tokio::test]
+async fn a_message_with_a_time_can_be_taken_back_until_it_comes() {
+    let cluster = Cluster::start(1, "recallMessageEnable=true\n").await;
+    let client = cluster.client();
+    let producer = client.producer("pg").start().unwrap();
+    let sent = producer.send(Message::new("Orders", "a reminder").delay(Duration::from_secs(60))).await.unwrap();
+    let handle = sent.recall_handle.unwrap();
+    assert_eq!(producer.recall("Orders", &handle).await.unwrap(), sent.message_id);
+    let error = producer.recall("Orders", "nonsense").await.unwrap_err();
+    assert!(matches!(error, Error::Invalid(_)), "{error}");
+    let over = producer.send(Message::new("Orders", "at once").deliver_at(metaq::env::Millis(1))).await.unwrap();
+    assert_eq!(over.recall_handle, None);
+}
+
+#[tokio::test]
 async fn what_cannot_be_sent_is_refused_here() {
     let cluster = Cluster::start(1, "").await;
     let client = cluster.client();

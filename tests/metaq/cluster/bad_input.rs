@@ -106,6 +106,9 @@ pub fn broker_request(code: i32) -> Option<(&'static [Field], Vec<u8>)> {
             &[TOPIC, QUEUE, ("timestamp", Number, true, "0"), ("boundaryType", Text, false, "LOWER")]
         }
         request::GET_MAX_OFFSET | request::GET_MIN_OFFSET | request::GET_EARLIEST_MSG_STORETIME => &[TOPIC, QUEUE],
+        request::RECALL_MESSAGE => {
+            &[("producerGroup", Text, false, "pg"), TOPIC, ("recallHandle", Text, true, "djEgVG9waWM=")]
+        }
         request::VIEW_MESSAGE_BY_ID => &[("offset", Number, true, "0")],
         request::UNREGISTER_CLIENT => {
             &[("clientID", Text, true, "c"), ("producerGroup", Text, false, "pg"), ("consumerGroup", Text, false, "g")]
@@ -184,6 +187,7 @@ pub fn broker_request(code: i32) -> Option<(&'static [Field], Vec<u8>)> {
         | request::UPDATE_BROKER_CONFIG
         | request::GET_BROKER_CONFIG
         | request::GET_BROKER_RUNTIME_INFO
+        | request::GET_BROKER_HA_STATUS
         | request::HEART_BEAT
         | request::LOCK_BATCH_MQ
         | request::UNLOCK_BATCH_MQ

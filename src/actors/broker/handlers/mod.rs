@@ -6,6 +6,7 @@ mod clients;
 mod exports;
 mod messages;
 mod offsets;
+mod recall;
 mod relays;
 mod replies;
 mod resets;
@@ -95,6 +96,7 @@ impl From<String> for Refused {
 pub async fn handle(call: Call) -> Response {
     let answer = match call.command.code {
         request::CONSUMER_SEND_MSG_BACK => send_back::send_back(&call).await,
+        request::RECALL_MESSAGE => recall::recall(&call).await,
         request::END_TRANSACTION => transactions::end(&call).await,
         request::RESUME_CHECK_HALF_MESSAGE => transactions::resume(&call).await,
         request::QUERY_MESSAGE => messages::query(&call),
@@ -110,6 +112,7 @@ pub async fn handle(call: Call) -> Response {
         request::GET_ALL_SUBSCRIPTIONGROUP_CONFIG => Ok(exports::groups(&call)),
         own_request::WAIT_METADATA_CHANGE => slaves::wait_metadata_change(&call).await,
         own_request::GET_KEPT_OFFSETS => Ok(slaves::kept_offsets(&call)),
+        own_request::LEAVE_MASTER => slaves::leave_master(&call).await,
         own_request::PROMOTE_BROKER => slaves::promote(&call).await,
         request::GET_BROKER_HA_STATUS => Ok(slaves::ha_status(&call)),
         request::HEART_BEAT => clients::heartbeat(&call).await,

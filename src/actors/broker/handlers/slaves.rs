@@ -12,7 +12,7 @@ use crate::broker::metadata_sync::{tells_now, HOLD_MS, PROGRESS_EVERY_MS};
 use crate::broker::BrokerError;
 use crate::ha::replicas::SlaveId;
 use crate::proto::body::{to_vec, HaClientRuntimeInfo, HaConnectionRuntimeInfo, HaRuntimeInfo};
-use crate::proto::remoting::requests::{MetadataMarks, PromoteBroker, PromoteBrokerResponse};
+use crate::proto::remoting::requests::{LeaveMasterResponse, MetadataMarks, PromoteBroker, PromoteBrokerResponse};
 use crate::proto::remoting::Response;
 
 /// 70001. Answered when something has changed that the slave does not have.
@@ -48,9 +48,19 @@ pub fn kept_offsets(call: &Call) -> Response {
 /// 70003
 pub async fn promote(call: &Call) -> Result<Response, Refused> {
     let header = PromoteBroker::decode(&call.ext()?)?;
-    let promoted = call.shared.promote(header.despite_master).await?;
+    let promoted = call.shared.promote(header.despite_master, header.despite_others).await?;
     let answer = PromoteBrokerResponse { epoch: promoted.epoch, end: promoted.end.0 as i64 };
     Ok(Response::success().with_ext(&answer))
+}
+
+/// 70004
+pub async fn leave_master(call: &Call) -> Result<Response, Refused> {
+    let shared = &call.shared;
+    if shared.role.takes_writes() {
+        return Err("this broker is the master".to_owned().into());
+    }
+    shared.leave_master().await;
+    Ok(Response::success().with_ext(&LeaveMasterResponse { end: shared.store.end().0 as i64 }))
 }
 
 /// 907

@@ -82,6 +82,9 @@ fn write_stored(
         if !unique_key.is_empty() {
             ext.put_str("transactionId", unique_key);
         }
+        if let Some(handle) = &answer.recall_handle {
+            ext.put_str("recallHandle", handle);
+        }
         ext.put_str("MSG_REGION", &settings.send.region);
         ext.put_bool("TRACE_ON", settings.send.trace_on);
     });

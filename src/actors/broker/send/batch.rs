@@ -11,10 +11,11 @@ use crate::actors::broker::shared::{Settings, Shared};
 use crate::broker::admin::statistics::TopicCounters;
 use crate::broker::flow::Permit;
 use crate::broker::send::{RetryFacts, Target};
+use crate::broker::timer::DueSecond;
 use crate::broker::topics::TopicView;
 use crate::broker::BrokerError;
 use crate::env::Millis;
-use crate::proto::message::{batch, encode_record, NewRecord};
+use crate::proto::message::{batch, encode_record, names, NewRecord, RecallHandle};
 use crate::store::{key_hashes, AppendBatch, AppendResult};
 
 /// Sends that are answered together.
@@ -56,6 +57,8 @@ pub(super) struct SendAnswer {
     pub counters: Arc<TopicCounters>,
     /// Its transaction id within `unique_keys`; empty if it has none.
     pub unique_key: Range<usize>,
+    /// What takes the message back, if it waits for a time of its own.
+    pub recall_handle: Option<Box<str>>,
 }
 
 /// A send whose records are in the batch.
@@ -63,6 +66,7 @@ struct Added {
     queue_id: i32,
     unique_key: Range<usize>,
     counters: Arc<TopicCounters>,
+    recall_handle: Option<Box<str>>,
 }
 
 impl SendBatch {
@@ -110,9 +114,9 @@ impl SendBatch {
             self.add_single(shared, settings, queues, incoming, topic, retry)
         };
         match added {
-            Ok(Added { queue_id, unique_key, counters }) => {
+            Ok(Added { queue_id, unique_key, counters, recall_handle }) => {
                 let records = items..self.records.items.len();
-                self.answers.push(SendAnswer { reply, records, queue_id, counters, unique_key });
+                self.answers.push(SendAnswer { reply, records, queue_id, counters, unique_key, recall_handle });
                 Ok(())
             }
             Err(error) => {
@@ -164,7 +168,11 @@ impl SendBatch {
         encode_record(&mut self.records.bytes, &record).map_err(|_| settings.send.illegal())?;
         let item = self.records.push(start, queue, tags_code(plan.entry_code));
         item.keys = Some(key_hashes(target, Some(made), plan.keys));
-        Ok(Added { queue_id: plan.reply_queue_id, unique_key, counters })
+        let recall_handle = match plan.target {
+            Target::Timed { due, recalls: false } => recall_handle(settings, request.topic, due, made),
+            _ => None,
+        };
+        Ok(Added { queue_id: plan.reply_queue_id, unique_key, counters, recall_handle })
     }
 
     /// A client batch: its records stay together, all or none.
@@ -212,7 +220,8 @@ impl SendBatch {
         }
         let start = self.unique_keys.len();
         self.unique_keys.push_str(plan.unique_key.unwrap_or_default());
-        Ok(Added { queue_id: plan.queue_id, unique_key: start..self.unique_keys.len(), counters })
+        let unique_key = start..self.unique_keys.len();
+        Ok(Added { queue_id: plan.queue_id, unique_key, counters, recall_handle: None })
     }
 
     /// Remembers the message's own key, or makes one.
@@ -224,4 +233,15 @@ impl SendBatch {
         }
         start..self.unique_keys.len()
     }
+}
+
+/// What takes a message back that waits for `due`; `None` for one that a consumer tries again.
+fn recall_handle(settings: &Settings, topic: &str, due: DueSecond, unique_key: &str) -> Option<Box<str>> {
+    let handle = RecallHandle {
+        topic: topic.to_owned(),
+        broker: settings.config.broker_name.clone(),
+        deliver_at: Millis(due.out_ms()).plus(1),
+        unique_key: unique_key.to_owned(),
+    };
+    (!names::is_retry_topic(topic)).then(|| handle.encode().into())
 }

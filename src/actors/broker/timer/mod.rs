@@ -19,20 +19,25 @@ use crate::broker::timer::record::TIMER_QUEUE;
 use crate::broker::timer::Timer;
 use crate::env::Millis;
 use crate::proto::message::system;
-use crate::proto::QueueOffset;
+use crate::proto::{PhysicalOffset, QueueOffset};
 use crate::store::timer::TimerLog;
 use crate::store::{ConsumeQueue, Trouble};
 
-use open::Recovered;
+use open::{Apache, Recovered};
 pub use status::{TimerStatus, RECALLS_PER_SECOND_MAX};
 
 /// How often what is delivered is written down while the commit log is not on disk that far.
 const SETTLE_EVERY_MS: i64 = 200;
 /// Pause after an error of the timer log.
 const RETRY_MS: i64 = 1_000;
+/// How often the same record is put again for retention, at most.
+const TRIM_EVERY_MS: i64 = 600_000;
 /// How long a stop waits for the last deliveries to be on disk, and how often it looks.
 const STOP_LIMIT_MS: i64 = 2_000;
 const STOP_LOOK: Duration = Duration::from_millis(10);
+
+/// Behind every record of the commit log.
+const NOTHING: PhysicalOffset = PhysicalOffset(u64::MAX);
 
 /// What the timer is told.
 pub enum TimerMessage {
@@ -70,16 +75,29 @@ pub struct State {
     settle_armed: Option<Millis>,
     /// A waiter stands in the timer topic's queue.
     parked: bool,
+    trims: Trims,
+    /// From where on the commit log is kept for what waits.
+    pinned: PhysicalOffset,
     /// When the timer log was synced last.
     synced: Millis,
     stopped: bool,
     trouble: Trouble,
 }
 
+/// What waits is put again once in a while at most: a disk that is full of it would else be written for ever.
+#[derive(Default)]
+struct Trims {
+    /// What lies below is put again in this turn.
+    limit: PhysicalOffset,
+    /// When the next turn may begin, in monotonic time.
+    next: Millis,
+}
+
 struct OpenTimer {
     timer: Timer<TimerLog>,
     /// The timer topic's.
     queue: Arc<ConsumeQueue>,
+    apache: Apache,
 }
 
 impl Actor for TimerActor {
@@ -93,6 +111,10 @@ impl Actor for TimerActor {
         shared: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
         myself.cast(TimerMessage::Wake { at: shared.now() })?;
+        // Until it is known what waits, all of the log is kept for it.
+        if !shared.role.is_slave() {
+            shared.store.pin(Some(PhysicalOffset(0)));
+        }
         let queue = shared.store.queue(system::TIMER_TOPIC, TIMER_QUEUE);
         let next = queue.map_or(QueueOffset(0), |queue| queue.max());
         Ok(State {
@@ -102,6 +124,8 @@ impl Actor for TimerActor {
             wake_armed: None,
             settle_armed: None,
             parked: false,
+            trims: Trims::default(),
+            pinned: PhysicalOffset(0),
             synced: shared.now(),
             stopped: false,
             trouble: Trouble::default(),
@@ -161,9 +185,13 @@ impl State {
 
     /// Writes down what is delivered as far as it is on disk.
     async fn settle(&mut self, myself: &ActorRef<TimerMessage>) {
+        let was_trimming = self.is_trimming();
         let settled = self.try_settle().await;
         self.trouble.note("write the timer log", &settled);
         let now = self.shared.now();
+        if was_trimming && !self.is_trimming() {
+            self.wake_at(myself, now);
+        }
         match settled {
             Ok(Settled::Waits) => self.settle_at(myself, now.plus(SETTLE_EVERY_MS)),
             Ok(Settled::Unsynced) => self.settle_at(myself, self.synced.plus(self.sync_every_ms()).max(now.plus(1))),
@@ -172,15 +200,27 @@ impl State {
         }
     }
 
+    fn is_trimming(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.timer.is_trimming())
+    }
+
     async fn try_settle(&mut self) -> std::io::Result<Settled> {
         let (flushed, end) = (self.shared.store.flushed(), self.shared.store.confirmed());
         let sync_is_due = self.shared.now() >= self.synced.plus(self.sync_every_ms());
         let Some(OpenTimer { timer, .. }) = &mut self.open else { return Ok(Settled::All) };
         let waits = timer.settle(flushed, end)?;
-        if sync_is_due || timer.first_file_is_dead() {
+        let oldest = timer.oldest_record()?;
+        // What waits keeps its part of the log at once. What does not any more gives it free when that is safely known,
+        // and somebody wants it.
+        let frees = oldest.unwrap_or(NOTHING) > self.pinned && self.shared.store.unwanted() > self.pinned;
+        if sync_is_due || frees || timer.first_file_is_dead() {
             timer.log().sync().await?;
             timer.delete_files()?;
             self.synced = self.shared.now();
+        }
+        if frees || oldest.unwrap_or(NOTHING) < self.pinned {
+            self.pinned = oldest.unwrap_or(NOTHING);
+            self.shared.store.pin(oldest);
         }
         self.shared.timer.set_progress(timer.pending(), timer.next());
         Ok(match (waits, timer.log().is_synced()) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ractor::ActorRef;
 
-use super::{open, OpenTimer, State, TimerMessage, RETRY_MS, SETTLE_EVERY_MS};
+use super::{open, OpenTimer, State, TimerMessage, Trims, RETRY_MS, SETTLE_EVERY_MS, TRIM_EVERY_MS};
 use crate::actors::broker::due::{Due, Outcome};
 use crate::actors::broker::shared::Shared;
 use crate::broker::delay::{DueError, DueMessage, Now};
@@ -73,7 +73,8 @@ impl State {
                 self.shared.store.queue_or_create(system::TIMER_TOPIC, TIMER_QUEUE).map_err(io::Error::other)?;
             let timer = open::open(&self.shared.store, &queue, self.recovered).await?;
             self.shared.timer.set_recalls(timer.recalls());
-            self.open = Some(OpenTimer { timer, queue });
+            let apache = open::Apache::read(&self.shared.store)?;
+            self.open = Some(OpenTimer { timer, queue, apache });
         }
         let now = Now { wall: self.shared.wall(), monotonic: self.shared.now() };
         // Whoever takes a message back after this is told that it is too late; whoever did before is seen below.
@@ -84,8 +85,15 @@ impl State {
         }
         let due = self.due(now)?;
         let is_full = due.len() >= DELIVER_MAX;
+        let again = self.for_retention(now)?;
+        let is_busy = !due.is_empty() || !again.is_empty();
         if !due.is_empty() {
-            self.deliver(due, now).await;
+            self.deliver(due, now, false).await;
+        }
+        if !again.is_empty() {
+            self.deliver(again, now, true).await;
+        }
+        if is_busy {
             self.settle(myself).await;
         } else if self.settle_armed.is_none() && self.open.as_mut().is_some_and(|open| !open.timer.log().is_synced()) {
             self.settle_at(myself, now.monotonic.plus(SETTLE_EVERY_MS));
@@ -101,7 +109,9 @@ impl State {
 
     /// Takes in records of the timer topic; `false` if there are more.
     fn take_in(&mut self, now: Millis) -> io::Result<bool> {
-        let Some(OpenTimer { timer, queue }) = &mut self.open else { return Ok(true) };
+        let Some(OpenTimer { timer, queue, apache }) = &mut self.open else { return Ok(true) };
+        // What could not be written before comes first: memory does not grow while the disk refuses.
+        timer.write()?;
         let max = queue.max();
         let mut entries = Vec::new();
         self.shared.store.entries(queue, timer.next(), TAKE_IN_MAX, &mut entries).map_err(io::Error::other)?;
@@ -110,6 +120,7 @@ impl State {
         for (number, entry) in &entries {
             timer.leave_out(*number);
             match read_pending(&self.shared, &mut bytes, entry.physical, *number, now) {
+                Ok(pending) if apache.has_delivered(&pending) => timer.leave_out(QueueOffset(number.0 + 1)),
                 Ok(pending) => timer.take_in(pending),
                 Err(ReadError::Never(error)) => {
                     let why = error.why();
@@ -147,6 +158,7 @@ impl State {
                     properties::find(&record.properties(), properties::TIMER_DEL_UNIQKEY).map(str::to_owned)
                 });
                 match name {
+                    Ok(_) if self.shared.env.canary(Canary::TimerForgetsRecalls) => {}
                     Ok(name) => names.extend(name),
                     Err(ReadError::Never(_)) => {}
                     Err(ReadError::Later(error)) => return Err(io::Error::other(error)),
@@ -161,16 +173,38 @@ impl State {
         Ok(due)
     }
 
-    /// Copies messages to their real queues, or far ones into the timer topic.
-    async fn deliver(&mut self, due: Vec<TimerDue>, now: Now) {
+    /// The oldest records, if retention wants to delete the part of the log in which they wait.
+    fn for_retention(&mut self, now: Now) -> io::Result<Vec<TimerDue>> {
+        let mut again = Vec::new();
+        let Some(OpenTimer { timer, .. }) = &mut self.open else { return Ok(again) };
+        let end = self.shared.store.confirmed();
+        let below = self.shared.store.unwanted().min(self.trims.limit);
+        let is_wanted = |below: PhysicalOffset, oldest: Option<PhysicalOffset>| oldest.is_some_and(|o| o < below);
+        let oldest = timer.oldest_record()?;
+        if is_wanted(below, oldest) {
+            timer.start_trim(below, end)?;
+        } else if now.monotonic >= self.trims.next && is_wanted(self.shared.store.unwanted(), oldest) {
+            self.trims = Trims { limit: end, next: now.monotonic.plus(TRIM_EVERY_MS) };
+            timer.start_trim(self.shared.store.unwanted().min(end), end)?;
+        }
+        timer.due_for_trim(now.monotonic, DELIVER_MAX, &mut again);
+        Ok(again)
+    }
+
+    /// Copies messages to their real queues, or far ones and those to be put `again` into the timer topic.
+    async fn deliver(&mut self, due: Vec<TimerDue>, now: Now, again: bool) {
         let Some(OpenTimer { timer, .. }) = &mut self.open else { return };
         let timed = |due: TimerDue| TimedDue {
             now: now.wall,
             recalled: timer.recalled(due.pending.second),
-            again: due.pending.kind == PendingKind::Roll,
+            again: again || due.pending.kind == PendingKind::Roll,
             due,
         };
-        let outcomes = self.deliveries.deliver(due.into_iter().map(timed).collect()).await;
+        let due = due.into_iter().map(timed).collect();
+        let outcomes = match again {
+            true => self.deliveries.put_again(due).await,
+            false => self.deliveries.deliver(due).await,
+        };
         let mut effects = Vec::new();
         let now = Now { monotonic: self.shared.now(), ..now };
         for (TimedDue { due, .. }, outcome) in outcomes {
@@ -192,7 +226,7 @@ impl State {
 
     /// Waits for the next record of the timer topic.
     fn park(&mut self, myself: &ActorRef<TimerMessage>) {
-        let Some(OpenTimer { timer, queue }) = &self.open else { return };
+        let Some(OpenTimer { timer, queue, .. }) = &self.open else { return };
         if self.parked {
             return;
         }

@@ -20,6 +20,16 @@ ext_fields! {
     pub struct PromoteBroker {
         /// Although NameServers name a master.
         despite_master: bool = "despiteMaster" or false,
+        /// Although other slaves do not answer, or have more of the log.
+        despite_others: bool = "despiteOthers" or false,
+    }
+}
+
+ext_fields! {
+    /// The answer to 70004.
+    pub struct LeaveMasterResponse {
+        /// Where the slave's log ends, for good until it follows another one.
+        end: i64 = "maxPhyOffset",
     }
 }
 

@@ -28,6 +28,7 @@ public final class Driver {
 
     private Driver() {
         // The slow ones first: the rest runs beside them.
+        TransactionChecks.addTo(checks);
         RetryChecks.addTo(checks);
         GroupChecks.addTo(checks);
         OffsetChecks.addTo(checks);

@@ -17,6 +17,8 @@ import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -77,6 +79,16 @@ final class Scene implements AutoCloseable {
         DefaultMQProducer producer = new DefaultMQProducer("P_" + prefix + more);
         configure(producer);
         producer.setSendMsgTimeout(20_000);
+        producer.start();
+        closers.push(producer::shutdown);
+        return producer;
+    }
+
+    TransactionMQProducer transactionProducer(TransactionListener listener) throws MQClientException {
+        TransactionMQProducer producer = new TransactionMQProducer("P_" + prefix + "_tx");
+        configure(producer);
+        producer.setSendMsgTimeout(20_000);
+        producer.setTransactionListener(listener);
         producer.start();
         closers.push(producer::shutdown);
         return producer;
