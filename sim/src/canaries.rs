@@ -103,7 +103,6 @@ pub const ALL: &[Planted] = &[
     row(Canary::SlaveMissesChanges, "slave_metadata", &["slaves have their master's tables"]),
     row(Canary::DeadMemberStays, "members", &["members are who is there"]),
     row(Canary::ReviveDeletedTopics, "model", &["answers are those of the reference model"]),
-    row(Canary::SlaveOffsetTrusted, "replication_master_lost", &[KEPT, EARLY, DENSE]),
     row(Canary::AbsentSlaveCounts, "replication_master_lost", &[KEPT, EARLY, DENSE]),
     row(Canary::AcknowledgeBeforeSlaves, "replication_master_lost", &[KEPT, EARLY, DENSE]),
     row(Canary::ShowUnreplicated, "replication_master_lost", &[EARLY, DENSE]),
