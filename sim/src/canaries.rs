@@ -98,7 +98,6 @@ pub const ALL: &[Planted] = &[
     row(Canary::LockForEver, "locks", &["locks come free"]),
     row(Canary::AnybodyUnlocks, "locks", &[HOLDER]),
     row(Canary::LockEndsWithConnection, "locks", &[HOLDER]),
-    row(Canary::StaleOffsetsReturn, "slave_metadata", &["no offset goes back at a slave"]),
     row(Canary::StaleOffsetsPushed, "promotion", &["no offset goes back at a slave", OFFSETS]),
     row(Canary::SlaveMissesChanges, "slave_metadata", &["slaves have their master's tables"]),
     row(Canary::DeadMemberStays, "members", &["members are who is there"]),

@@ -89,8 +89,6 @@ pub enum Canary {
     AnybodyUnlocks,
     /// A lock ends with its connection, while its client trusts in it.
     LockEndsWithConnection,
-    /// A slave takes over lower offsets of a master that comes back.
-    StaleOffsetsReturn,
     /// What the old master still says is taken over after a promotion.
     StaleOffsetsPushed,
     /// A slave is not told of changed groups.

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::env::{Canary, Millis};
+use crate::env::Millis;
 use crate::proto::body::ConsumerOffsetSerializeWrapper as Wrapper;
 
 use super::{Effect, Lowered, OffsetTable};
@@ -32,10 +32,7 @@ impl OffsetTable {
         let until = now.plus(KEEP_MS);
         let was_away = !std::mem::replace(&mut self.following.hears, true);
         self.following.heard = true;
-        if self.canaries.has(Canary::StaleOffsetsReturn) {
-            let all = self.groups.values_mut().flat_map(BTreeMap::values_mut).flat_map(BTreeMap::values_mut);
-            all.for_each(|position| position.keep_at_most(Millis(0)));
-        } else if anew || was_away {
+        if anew || was_away {
             for position in self.groups.values_mut().flat_map(BTreeMap::values_mut).flat_map(BTreeMap::values_mut) {
                 if anew {
                     position.keep(super::Commit::Stored, Some(until));
