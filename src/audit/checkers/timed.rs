@@ -45,7 +45,8 @@ fn read(history: &[Timed]) -> Story {
 }
 
 /// Every message that was accepted for a time lies in its queue once in the end; one that was taken back does not. Of one
-/// whose broker went down less than `unsafe_for` after the answer nothing is known but that it comes once at most.
+/// whose broker went down between its sending and `unsafe_for` after the answer nothing is known but that it comes once at
+/// most.
 pub fn timed_kept(history: &[Timed], unsafe_for: Duration) -> Result<(), Violation> {
     let story = read(history);
     for (message, (accepted, _)) in &story.accepted {
@@ -53,8 +54,11 @@ pub fn timed_kept(history: &[Timed], unsafe_for: Duration) -> Result<(), Violati
         if found > 1 {
             return Err(Violation::new(ONCE, format!("{message} lies in {found} places")));
         }
-        let is_safe = |at: &Duration| !story.downs.iter().any(|down| down >= at && *down < *at + unsafe_for);
-        if found == 0 && !story.recalling.contains(message) && is_safe(accepted) {
+        // The answer may have been on its way when its broker went down.
+        let sent = story.sent.get(message).copied().unwrap_or_default();
+        let took_it = |down: &Duration| *down >= sent && *down < *accepted + unsafe_for;
+        let is_safe = unsafe_for == Duration::ZERO || !story.downs.iter().any(took_it);
+        if found == 0 && !story.recalling.contains(message) && is_safe {
             return Err(Violation::new(KEPT, format!("{message} was accepted and is lost")));
         }
         if found > 0 && story.recalled.contains(message) && unsafe_for == Duration::ZERO {
