@@ -116,6 +116,8 @@ pub enum Step {
     LowerOffsets,
     /// Begin an epoch where the log ends, so that every other broker of the name finds where its log parts from this one.
     BeginEpoch,
+    /// Read what producers have not decided. Only now is what the old master's end cut in two the last thing in the log.
+    LoadTransactions,
     /// Save that it is the master, so that it still is after a restart.
     SaveRole,
     /// Take messages, and deliver delayed ones. [`Promotion::done`] has published the role when this is next.
@@ -192,7 +194,8 @@ impl Promotion {
             Step::AskOthers => Step::StopCopying,
             Step::StopCopying => Step::LowerOffsets,
             Step::LowerOffsets => Step::BeginEpoch,
-            Step::BeginEpoch => Step::SaveRole,
+            Step::BeginEpoch => Step::LoadTransactions,
+            Step::LoadTransactions => Step::SaveRole,
             Step::SaveRole => Step::TakeWrites,
             Step::TakeWrites => Step::Register,
             Step::Register => return Progress::Finished,
@@ -235,7 +238,7 @@ mod tests {
             assert_eq!(role.takes_writes(), matches!(step, Step::TakeWrites | Step::Register), "{step:?}");
             steps.push(step);
         }
-        assert_eq!(steps.len(), 8);
+        assert_eq!(steps.len(), 9);
         drop(promotion);
         assert_eq!((role.broker_id(), role.is_changing()), (MASTER_ID, false));
         assert_eq!(Promotion::begin(&role, true).unwrap_err(), PromoteError::IsMaster);
@@ -244,7 +247,7 @@ mod tests {
     #[test]
     fn a_promotion_that_fails_leaves_a_slave() {
         let role = Role::slave(2);
-        for fails_at in 0..6 {
+        for fails_at in 0..7 {
             let mut promotion = Promotion::begin(&role, false).unwrap();
             assert_eq!(Promotion::begin(&role, false).unwrap_err(), PromoteError::UnderWay);
             (0..fails_at).for_each(|_| drop(promotion.done(Ok(()))));

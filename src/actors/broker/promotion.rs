@@ -134,6 +134,7 @@ impl PromotionArguments {
             }
             Step::LowerOffsets => return self.lower_offsets().await,
             Step::BeginEpoch => return self.begin_epoch().await,
+            Step::LoadTransactions => return shared.load_transactions().await,
             Step::SaveRole => return self.save_role().await,
             Step::TakeWrites => self.take_writes(),
             Step::Register => {

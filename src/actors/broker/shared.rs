@@ -263,6 +263,18 @@ impl Shared {
         result.await.map_err(|_| stopping())?
     }
 
+    /// Has the transactions of the old master read, which this slave is about to replace.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    pub async fn load_transactions(&self) -> Result<(), String> {
+        let stopping = || "the broker is stopping".to_owned();
+        let actor = self.transactions.get().ok_or_else(stopping)?;
+        let (done, result) = tokio::sync::oneshot::channel();
+        actor.cast(TransactionMessage::Load { done }).map_err(|_| stopping())?;
+        result.await.map_err(|_| stopping())?.map_err(|error| error.to_string())
+    }
+
     /// Who keeps a slave's tables and who makes it the master, from now on.
     pub fn set_slave_actors(&self, metadata: ActorRef<MetadataSyncMessage>, promotion: ActorRef<PromotionMessage>) {
         // Only the start of a broker calls this, once.

@@ -20,7 +20,8 @@ use metaq::proto::remoting::requests::{
 use metaq::proto::remoting::{own_request, request, response, Command, Language, Response};
 use tempfile::TempDir;
 
-use super::support::{bodies, send_command, until, Broker, Client, ClientService};
+use super::support::{bodies, messages, send_command, until, Broker, Client, ClientService};
+use super::transactions::{end, send_half, COMMIT, ROLLBACK};
 
 const SLAVE: &str = "brokerRole=SLAVE\nbrokerId=1\n";
 
@@ -379,6 +380,38 @@ async fn rol_9_a_promoted_slave_goes_on_where_its_master_was() {
 
     let kept = std::fs::read_to_string(slave.directory().join("config/broker.properties")).unwrap();
     assert_eq!(kept, "brokerRole=ASYNC_MASTER\nbrokerId=0\n", "it is the master after a restart too");
+}
+
+/// What waits at the old master, for its producer's decision or for its time, goes on at the new one.
+#[tokio::test]
+async fn what_waits_is_decided_and_delivered_after_a_promotion() {
+    let cluster = Cluster::start().await;
+    let master = cluster.broker("").await;
+    cluster.wait_members(&[0]).await;
+    let slave = cluster.broker(SLAVE).await;
+    cluster.wait_members(&[0, 1]).await;
+    let (at_master, at_slave) = (master.client().await, slave.client().await);
+    let halves = [send_half(&at_master, "kept", "K1").await, send_half(&at_master, "dropped", "K2").await];
+    let ended = send_half(&at_master, "ended", "K3").await;
+    assert_eq!(end(&at_master, &ended, COMMIT).await.0, response::SUCCESS);
+    at_master.send("Timed", "later", &[("TIMER_DELAY_SEC", "4")]).await;
+    at_master.join("c1", "cg", "Orders", Language::Java).await;
+    wait_copied(&cluster, &master, &slave).await;
+    until(&cluster.env, async || topics(&at_slave).await.topic_config_table.contains_key("Timed").then_some(())).await;
+    until(&cluster.env, async || groups(&at_slave).await.subscription_group_table.contains_key("cg").then_some(()))
+        .await;
+    drop(at_master);
+    master.stop().await;
+    cluster.wait_master_registered(&slave, false).await;
+    assert_eq!(promote(&at_slave, false).await.code, response::SUCCESS);
+
+    assert_eq!(end(&at_slave, &halves[0], COMMIT).await.0, response::SUCCESS);
+    assert_eq!(end(&at_slave, &halves[1], ROLLBACK).await.0, response::SUCCESS);
+    // Its master has decided: that stands, and nothing is committed twice.
+    end(&at_slave, &ended, COMMIT).await;
+    assert_eq!(bodies(&at_slave.wait_messages("cg", "Timed", 0).await), ["later"]);
+    let answer = at_slave.pull("cg", "Orders", 0, Duration::ZERO).await;
+    assert_eq!(bodies(&messages(&answer.body)), ["ended", "kept"]);
 }
 
 /// The old master comes back as a slave of the one that took its place.

@@ -16,10 +16,10 @@ const OP: &str = "RMQ_SYS_TRANS_OP_HALF_TOPIC";
 const GIVEN_UP: &str = "TRANS_CHECK_MAX_TIME_TOPIC";
 /// Producers are asked at once and often.
 const EAGER: &str = "transactionTimeOut=0\ntransactionCheckInterval=100\n";
-const COMMIT: i32 = 8;
-const ROLLBACK: i32 = 12;
+pub const COMMIT: i32 = 8;
+pub const ROLLBACK: i32 = 12;
 
-async fn send_half(client: &Client, body: &str, key: &str) -> Sent {
+pub async fn send_half(client: &Client, body: &str, key: &str) -> Sent {
     let pairs = [("TRAN_MSG", "true"), ("PGROUP", "pg"), ("UNIQ_KEY", key), ("TAGS", "T"), ("WAIT", "true")];
     client.send("Orders", body, &pairs).await
 }
@@ -42,7 +42,7 @@ fn end_command(place: (i64, i64), decision: i32, group: &str, id: Option<&str>) 
     Command::request(request::END_TRANSACTION).with_ext(&header)
 }
 
-async fn end(client: &Client, half: &Sent, decision: i32) -> (i32, String) {
+pub async fn end(client: &Client, half: &Sent, decision: i32) -> (i32, String) {
     let place = (half.queue_offset, position(half));
     let answer = client.ask(end_command(place, decision, "pg", None)).await;
     (answer.code, answer.remark.unwrap_or_default())

@@ -35,6 +35,13 @@ impl State {
         if self.ledger.is_some() || self.is_slave() {
             return Ok(());
         }
+        self.read_log()?;
+        self.pay().await;
+        Ok(())
+    }
+
+    /// Makes the account of what lies in the log, and writes nothing.
+    pub(super) fn read_log(&mut self) -> Result<(), StoreError> {
         let mut ledger = loaded(&self.shared, &mut self.queues)?;
         find_committed(&self.shared, &mut ledger)?;
         let progress = ledger.progress();
@@ -44,7 +51,6 @@ impl State {
         self.shared.half_messages.publish(&ledger);
         self.followed = self.shared.now();
         self.ledger = Some(ledger);
-        self.pay().await;
         Ok(())
     }
 

@@ -24,7 +24,7 @@ use crate::broker::BrokerError;
 use crate::env::{Canary, Millis};
 use crate::proto::message::{hash, system, NewRecord};
 use crate::proto::{PhysicalOffset, QueueOffset};
-use crate::store::{AppendBatch, GroupId, Stored, Trouble};
+use crate::store::{AppendBatch, GroupId, StoreError, Stored, Trouble};
 
 use checks::Pass;
 
@@ -68,6 +68,11 @@ pub enum TransactionMessage {
         request: TransactionRequest,
         /// Told once it is stored, or why it is not.
         done: Done,
+    },
+    /// Read the log: this slave becomes the master, and takes no messages yet.
+    Load {
+        /// Told when it is done, or why it is not.
+        done: oneshot::Sender<Result<(), StoreError>>,
     },
     /// Do what has gathered.
     Round,
@@ -184,6 +189,9 @@ impl Actor for TransactionActor {
                 if state.gathered.len() == 1 {
                     myself.cast(TransactionMessage::Round)?;
                 }
+            }
+            TransactionMessage::Load { done } => {
+                let _ = done.send(state.read_log());
             }
             TransactionMessage::Round => state.round().await,
             TransactionMessage::Check => {

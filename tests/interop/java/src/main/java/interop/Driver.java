@@ -35,7 +35,6 @@ public final class Driver {
         SendChecks.addTo(checks);
         ConsumeChecks.addTo(checks);
         QueryChecks.addTo(checks);
-        RequestChecks.addTo(checks);
         Load.addTo(checks);
     }
 
