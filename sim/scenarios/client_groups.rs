@@ -39,12 +39,11 @@ pub const ORDERED: Scenario = Scenario {
 /// Messages that fail.
 pub const RETRIES: Scenario = Scenario {
     name: "client_retries",
-    story:
-        "a third of all messages fail once or more while members and the broker come and go; all are consumed at last",
+    story: "half of all messages fail once or more while members and the broker come and go; all are consumed at last",
     draft: |d| {
         d.nameservers(1..=2).brokers(1..=2).flush(&[FlushDiskType::SyncFlush]);
     },
-    play: |world, plan| storm(world, plan, Listening::Concurrently(300)).boxed_local(),
+    play: |world, plan| storm(world, plan, Listening::Concurrently(500)).boxed_local(),
 };
 
 /// Messages of each producer.

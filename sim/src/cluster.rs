@@ -10,8 +10,10 @@ use futures::channel::oneshot;
 use futures::future::{select, Either};
 use metaq::actors::broker::BrokerHandle;
 use metaq::actors::nameserver::NameServerHandle;
+use metaq::actors::settings_file::SettingsFile;
 use metaq::config::broker::{BrokerConfig, BrokerRole};
 use metaq::config::nameserver::NameServerSettings;
+use metaq::env::Env;
 use metaq::proto::body::BrokerData;
 use metaq::proto::remoting::requests::UpdateAndCreateTopic;
 use metaq::proto::remoting::{request, response, Command};
@@ -311,6 +313,10 @@ fn run_broker(world: &World, node: NodeId, config: BrokerConfig) {
     let (stop, asked_to_stop) = oneshot::channel();
     world.can_be_stopped(node, stop);
     world.clone().spawn(node, async move {
+        let config = match with_changes(&env, config) {
+            Ok(config) => config,
+            Err(error) => return ended(&world, node, Violation::new("a broker starts", format!("{error:#}"))),
+        };
         let running = match BrokerHandle::start(&env, config, address).await {
             Ok(running) => running,
             Err(error) => return ended(&world, node, Violation::new("a broker starts", format!("{error:#}"))),
@@ -328,6 +334,16 @@ fn run_broker(world: &World, node: NodeId, config: BrokerConfig) {
             }
         }
     });
+}
+
+/// With what requests changed while the broker last ran, as the command takes it. What it is to its group is said by
+/// whoever starts it.
+fn with_changes(env: &Env, config: BrokerConfig) -> anyhow::Result<BrokerConfig> {
+    let text = SettingsFile::read_if_there(&*env.disk, &config.settings_path())?;
+    let (broker_role, broker_id) = (config.broker_role, config.broker_id);
+    let mut changed = config;
+    changed.apply(&text)?;
+    Ok(BrokerConfig { broker_role, broker_id, ..changed })
 }
 
 /// Why a broker failed; `None` once it is asked to stop.

@@ -69,8 +69,6 @@ pub enum Canary {
     DelayForgotten,
     /// Messages with a time of their own are delivered a second early.
     TimerTooEarly,
-    /// The timer writes down that a message is delivered before its copy is on disk.
-    TimerDoneBeforeCopy,
     /// After a crash the timer does not look which messages it has delivered.
     TimerForgetsCopies,
     /// Segments are deleted although messages wait in them.
@@ -115,8 +113,6 @@ pub enum Canary {
     CommitAgain,
     /// The end of a transaction is not looked for at the start: a crash that took its op brings it back.
     CommitForgotten,
-    /// Progress in the half queue is saved before the ops that it counts on are on disk.
-    TransactionProgressEarly,
     /// A transaction whose producer was asked often enough goes nowhere.
     NoGivenUpTopic,
     /// A question that nobody was there to hear counts as one.

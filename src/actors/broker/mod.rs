@@ -70,6 +70,7 @@ use crate::config::broker::{BrokerConfig, FlushDiskType};
 use crate::env::{Canary, Env, Listener};
 use crate::proto::body::ConsumerOffsetSerializeWrapper;
 use crate::proto::message::system::BootOptions;
+use crate::proto::PhysicalOffset;
 use crate::store::recovery::Exit;
 use crate::store::retention::{DiskGuard, RetentionPolicy, RetentionSettings};
 use crate::store::{self, FlushMode, Opened, Store, StoreOptions};
@@ -127,6 +128,10 @@ impl BrokerHandle {
             tracing::warn!("{repair}");
         }
         tracing::info!(exit = ?report.exit, records = report.records_read, end = report.log_end.0, "the store is open");
+        // Retention begins before it is known what waits for its time.
+        if role.takes_writes() {
+            store.pin(Some(PhysicalOffset(0)));
+        }
         // A slave's queues lag behind its master's offsets all the time.
         if report.exit == Exit::Unclean && role.takes_writes() && !env.canary(Canary::OffsetsAboveEnd) {
             lower_offsets(&store, &mut offsets, &mut offsets_file).await?;

@@ -212,6 +212,8 @@ impl PromotionArguments {
         let progress = shared.delays().snapshot(shared.wall());
         *shared.delays() = delay::restored(&shared.store, &config, progress, &mut effects);
         shared.carry_out(effects);
+        // Until the timer knows what waits.
+        shared.store.pin(Some(PhysicalOffset(0)));
         let _ = self.delay.cast(DelayMessage::Wake { at: shared.now() });
         let _ = self.timer.cast(TimerMessage::Wake { at: shared.now() });
     }

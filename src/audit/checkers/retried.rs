@@ -1,6 +1,6 @@
 //! What was handed back comes again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Violation;
@@ -8,16 +8,23 @@ use crate::audit::history::Event;
 
 const NAME: &str = "handed back messages come again";
 
-/// Every message that a consumer handed back was delivered to its group once more, later.
+/// Every message that a consumer handed back was delivered to its group once more, after the consumer began to hand it back:
+/// the answer to that may be slower than the retry.
 pub fn handed_back_again(history: &[Event]) -> Result<(), Violation> {
     let mut waiting: BTreeSet<(&Arc<str>, u64)> = BTreeSet::new();
+    // Whether they came again before the answer did.
+    let mut under_way: BTreeMap<(&Arc<str>, u64), bool> = BTreeMap::new();
     for event in history {
         match event {
-            Event::HandedBack(group, message) => {
+            Event::HandingBack(group, message) => {
+                under_way.insert((group, *message), false);
+            }
+            Event::HandedBack(group, message) if under_way.remove(&(group, *message)) != Some(true) => {
                 waiting.insert((group, *message));
             }
             Event::Consumed(group, message, _) => {
                 waiting.remove(&(group, *message));
+                under_way.entry((group, *message)).and_modify(|came| *came = true);
             }
             _ => {}
         }
@@ -43,6 +50,7 @@ mod tests {
                 ("got g 1 q0:0, got g 2 q0:1, back g 1, back g 2, got g 2 q9:0", "one of two"),
                 ("got g 1 q0:0, back g 1, got g 1 q9:0, back g 1", "not after the second time"),
                 ("got g 1 q0:0, got g 1 q0:0, back g 1", "twice before, never after"),
+                ("got g 1 q0:0, handing g 1, back g 1, got g 2 q9:0", "asked and never again"),
             ],
         );
     }
@@ -57,6 +65,7 @@ mod tests {
                 ("got g 1 q0:0, back g 1, got g 1 q9:0", "consumed on retry"),
                 ("got g 1 q0:0, back g 1, got g 1 q9:0, back g 1, got g 1 q9:1", "on the second retry"),
                 ("got g 1 q0:0, back g 1, got g 2 q0:1, got g 1 q0:0", "came from its own queue again"),
+                ("got g 1 q0:0, handing g 1, got g 1 q9:0, back g 1", "came before the answer"),
             ],
         );
     }

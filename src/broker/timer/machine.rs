@@ -271,7 +271,6 @@ impl<L: UnitLog> Timer<L> {
     /// # Errors
     /// The timer log's; the next call tries again.
     pub fn settle(&mut self, flushed: PhysicalOffset, log_end: PhysicalOffset) -> io::Result<bool> {
-        let flushed = if self.canaries.has(Canary::TimerDoneBeforeCopy) { log_end } else { flushed };
         let mut done = Vec::new();
         for (second, drain) in &mut self.draining {
             if let Some(through) = drain.settled(flushed, log_end) {

@@ -76,7 +76,7 @@ pub struct State {
     /// A waiter stands in the timer topic's queue.
     parked: bool,
     trims: Trims,
-    /// From where on the commit log is kept for what waits.
+    /// From where on the commit log is kept for what waits: all of it until that is known.
     pinned: PhysicalOffset,
     /// When the timer log was synced last.
     synced: Millis,
@@ -111,10 +111,6 @@ impl Actor for TimerActor {
         shared: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
         myself.cast(TimerMessage::Wake { at: shared.now() })?;
-        // Until it is known what waits, all of the log is kept for it.
-        if !shared.role.is_slave() {
-            shared.store.pin(Some(PhysicalOffset(0)));
-        }
         let queue = shared.store.queue(system::TIMER_TOPIC, TIMER_QUEUE);
         let next = queue.map_or(QueueOffset(0), |queue| queue.max());
         Ok(State {
@@ -200,6 +196,15 @@ impl State {
         }
     }
 
+    /// It is not known yet what waits, or retention wants something of what is kept.
+    fn is_pin_in_question(&self) -> bool {
+        self.pinned == PhysicalOffset(0) || self.shared.store.unwanted() > self.pinned
+    }
+
+    fn retention_every_ms(&self) -> i64 {
+        self.shared.settings().config.clean_resource_interval.max(100) as i64
+    }
+
     fn is_trimming(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open.timer.is_trimming())
     }
@@ -207,12 +212,13 @@ impl State {
     async fn try_settle(&mut self) -> std::io::Result<Settled> {
         let (flushed, end) = (self.shared.store.flushed(), self.shared.store.confirmed());
         let sync_is_due = self.shared.now() >= self.synced.plus(self.sync_every_ms());
+        let in_question = self.is_pin_in_question();
         let Some(OpenTimer { timer, .. }) = &mut self.open else { return Ok(Settled::All) };
         let waits = timer.settle(flushed, end)?;
         let oldest = timer.oldest_record()?;
         // What waits keeps its part of the log at once. What does not any more gives it free when that is safely known,
         // and somebody wants it.
-        let frees = oldest.unwrap_or(NOTHING) > self.pinned && self.shared.store.unwanted() > self.pinned;
+        let frees = oldest.unwrap_or(NOTHING) > self.pinned && in_question;
         if sync_is_due || frees || timer.first_file_is_dead() {
             timer.log().sync().await?;
             timer.delete_files()?;

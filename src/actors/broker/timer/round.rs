@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ractor::ActorRef;
 
-use super::{open, OpenTimer, State, TimerMessage, Trims, RETRY_MS, SETTLE_EVERY_MS, TRIM_EVERY_MS};
+use super::{open, OpenTimer, State, TimerMessage, Trims, NOTHING, RETRY_MS, SETTLE_EVERY_MS, TRIM_EVERY_MS};
 use crate::actors::broker::due::{Due, Outcome};
 use crate::actors::broker::shared::Shared;
 use crate::broker::delay::{DueError, DueMessage, Now};
@@ -93,12 +93,16 @@ impl State {
         if !again.is_empty() {
             self.deliver(again, now, true).await;
         }
-        if is_busy {
+        if is_busy || self.is_pin_in_question() {
             self.settle(myself).await;
         } else if self.settle_armed.is_none() && self.open.as_mut().is_some_and(|open| !open.timer.log().is_synced()) {
             self.settle_at(myself, now.monotonic.plus(SETTLE_EVERY_MS));
         }
         self.park(myself);
+        if self.pinned < NOTHING {
+            // Retention does not say when it wants more.
+            self.wake_at(myself, now.monotonic.plus(self.retention_every_ms()));
+        }
         let Some(OpenTimer { timer, .. }) = &self.open else { return Ok(()) };
         let wake = if is_full { Some(now.monotonic) } else { timer.wake_at(now) };
         if let Some(at) = wake {

@@ -21,7 +21,7 @@ use crate::actors::log_writer::{Appended, Durability};
 use crate::broker::offsets::Who;
 use crate::broker::transaction::{op_body, Decision, HalfLedger, Place, Progress, OP_PROPERTIES, OP_TAG};
 use crate::broker::BrokerError;
-use crate::env::{Canary, Millis};
+use crate::env::Millis;
 use crate::proto::message::{hash, system, NewRecord};
 use crate::proto::{PhysicalOffset, QueueOffset};
 use crate::store::{AppendBatch, GroupId, StoreError, Stored, Trouble};
@@ -244,10 +244,7 @@ impl State {
         if self.unsaved.is_none() {
             self.unsaved = Some((ledger.progress(), self.written_to));
         }
-        let flushed = match self.shared.env.canary(Canary::TransactionProgressEarly) {
-            true => PhysicalOffset(u64::MAX),
-            false => self.shared.store.flushed(),
-        };
+        let flushed = self.shared.store.flushed();
         let Some((progress, _)) = self.unsaved.take_if(|(_, end)| *end <= flushed) else { return };
         let mut effects = Vec::new();
         let mut offsets = self.shared.offsets();
