@@ -16,8 +16,8 @@ use super::support::{bodies, send_command, until, Broker};
 
 const SMALL_FILES: &str = "mappedFileSizeCommitLog=16384\nmaxMessageSize=4096\n";
 
-/// A port that nobody has.
-async fn free_port() -> u16 {
+/// A port that nobody has. By default slaves are served a port above that for clients, which another test may have.
+pub async fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port()
 }
 

@@ -20,6 +20,7 @@ use metaq::proto::remoting::requests::{
 use metaq::proto::remoting::{own_request, request, response, Command, Language, Response};
 use tempfile::TempDir;
 
+use super::replication::free_port;
 use super::support::{bodies, messages, send_command, until, Broker, Client, ClientService};
 use super::transactions::{end, send_half, COMMIT, ROLLBACK};
 
@@ -45,7 +46,9 @@ impl Cluster {
     }
 
     async fn broker(&self, settings: &str) -> Broker {
-        Broker::start(&self.settings(settings)).await
+        // What the settings say themselves comes later, and counts.
+        let port = format!("haListenPort={}\n{settings}", free_port().await);
+        Broker::start(&self.settings(&port)).await
     }
 
     /// Waits until the NameServer names these members of the broker's name.
