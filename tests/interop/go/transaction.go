@@ -23,7 +23,7 @@ func (l *listener) ExecuteLocalTransaction(m *primitive.Message) primitive.Local
 	case "rollback":
 		return primitive.RollbackMessageState
 	}
-	return primitive.UnknowState
+	return primitive.UnkonwnState
 }
 
 func (l *listener) CheckLocalTransaction(m *primitive.MessageExt) primitive.LocalTransactionState {
