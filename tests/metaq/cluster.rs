@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod delivery;
+mod inventory;
 mod lookups;
 mod refusals;
 mod relays;
