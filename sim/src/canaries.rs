@@ -79,6 +79,7 @@ pub const ALL: &[Planted] = &[
     row(Canary::OffsetsAboveEnd, "broker_async_power_cut", &[DELIVERED]),
     row(Canary::NewGroupAtEnd, "members", &["consumers skip nothing", DELIVERED]),
     row(Canary::TopicNotSaved, "members", &["topics are kept"]),
+    row(Canary::TopicChangesForgotten, "many_topics", &["topics are kept"]),
     row(Canary::LateGoodbye, "late_goodbyes", &[STAYS]),
     row(Canary::OldConnectionCounts, "late_goodbyes", &[STAYS]),
     row(Canary::LivingBrokerExpires, "heartbeat_time_out", &[STAYS, "routes become true"]),

@@ -30,6 +30,8 @@ mod requests;
 mod goodbyes;
 #[path = "../scenarios/load.rs"]
 mod load;
+#[path = "../scenarios/many_topics.rs"]
+mod many_topics;
 #[path = "../scenarios/model.rs"]
 mod model;
 #[path = "../scenarios/nameservers.rs"]
@@ -104,6 +106,7 @@ pub const ALL: &[Scenario] = &[
     nameservers::HEARTBEAT_TIME_OUT,
     nameservers::DISAGREEMENT,
     nameservers::MINORITY_LOST,
+    many_topics::MANY_TOPICS,
     model::MODEL,
     goodbyes::GOODBYES,
     slaves::METADATA,

@@ -107,6 +107,7 @@ fn replicas_timers_transactions_and_clients_keep_theirs() {
         "transactions_group_gone",
         "filters",
         "requests",
+        "many_topics",
         "client_rebalance_storm",
         "client_ordered",
         "client_retries",
