@@ -12,6 +12,7 @@ use self::process::{metaq, run, Process};
 use crate::cluster::support::{bodies, Client};
 
 mod apache;
+mod group;
 mod kept;
 mod letters;
 mod looking;
