@@ -18,6 +18,7 @@ mod letters;
 mod looking;
 pub mod process;
 mod promoting;
+mod rolling;
 mod sending;
 pub mod tool;
 mod transactions;
