@@ -122,6 +122,7 @@ pub const ALL: &[Scenario] = &[
     replication::COPIES,
     replication::LAGGING,
     replication::MASTER_LOST,
+    replication::MASTER_LOST_UNSYNCED,
     replication::EXPIRED,
     disks::SLOW,
     disks::FAILED_SYNC,
