@@ -33,7 +33,7 @@ mod trace;
 pub use crate::proto::body::MessageQueue;
 pub use crate::proto::message::trace::{Trace, TraceKind};
 pub use admin::{Admin, GroupLag, ResetTo, TopicTraffic};
-pub use compression::UnpackError;
+pub use compression::{CompressionType, UnpackError};
 pub use consumer::{
     Action, ConsumeFrom, OrderlyAction, Position, PullConsumer, PullConsumerBuilder, PushConsumer, PushConsumerBuilder,
 };

@@ -2,6 +2,7 @@
 
 mod administering;
 mod allocations;
+mod compressing;
 mod consuming;
 mod filtering;
 mod ordering;
