@@ -9,6 +9,7 @@ mod ordering;
 mod polling;
 mod producing;
 mod requesting;
+mod scheduling;
 mod scripted;
 pub mod support;
 mod transacting;

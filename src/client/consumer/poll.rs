@@ -63,10 +63,10 @@ pub enum Position {
 }
 
 /// Makes a [`PullConsumer`].
-#[must_use = "a consumer begins with `start`"]
+#[must_use = "a consumer begins with `start` or `scheduled`"]
 pub struct PullConsumerBuilder {
-    setup: Setup,
-    poll_max: usize,
+    pub(super) setup: Setup,
+    pub(super) poll_max: usize,
 }
 
 impl Client {
