@@ -38,6 +38,20 @@ pub(super) type Task = Arc<dyn Fn(MessageQueue, Vec<Arc<Received>>) -> BoxFuture
 ///
 /// Queues come and go as members do; a call that runs when its queue is taken away is waited for up to half a second, and
 /// what it did counts if it was in time. There are no retries and no dead letters.
+///
+/// ```no_run
+/// # use metaq::client::{Client, NextPull};
+/// # use std::time::Duration;
+/// # async fn example(client: Client) -> Result<(), metaq::client::Error> {
+/// let task = |_queue, messages: Vec<_>| async move {
+///     let pause = if messages.is_empty() { Duration::from_secs(60) } else { Duration::ZERO };
+///     NextPull::After(pause)
+/// };
+/// let consumer = client.pull_consumer("archive").subscribe("Orders", "*").poll_max(500).scheduled(task).await?;
+/// consumer.stop(Duration::from_secs(10)).await;
+/// # Ok(())
+/// # }
+/// ```
 pub struct ScheduledConsumer {
     core: Arc<Core>,
 }
