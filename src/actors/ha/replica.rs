@@ -242,6 +242,7 @@ impl Following {
             }
             let why = end.to_string();
             if why != said {
+                crate::sometimes!("a slave did not follow its master");
                 tracing::warn!(master = self.address, why, "this slave does not follow its master; trying on");
                 said = why;
             }
