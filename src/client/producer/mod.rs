@@ -22,6 +22,7 @@ use super::instance::Shared;
 use super::recorder::Sending;
 use super::rules::choice::{by_key, RoundRobin};
 use super::rules::latency::LatencyTable;
+use super::timing::Deadline;
 use super::{Message, MessageQueue};
 pub use options::{AutoBatch, ProducerBuilder};
 pub use request::RequestError;
@@ -90,7 +91,7 @@ impl Producer {
         if self.inner.settings.auto_batch.is_some() && packet::fits_a_batch(&message) {
             return self.gather(message).await;
         }
-        self.inner.send_one(message, Target::Any).await
+        self.inner.send_one(message, Target::Any, self.inner.deadline()).await
     }
 
     /// Sends a message to the queue of its key: messages with one key stand in one queue, in the order in which their
@@ -116,13 +117,17 @@ impl Producer {
         select: impl FnOnce(&[MessageQueue], &Message) -> usize,
     ) -> Result<Sent, SendError> {
         message.check(self.inner.settings.body_max)?;
-        let route = self.inner.route(&message.topic).await?;
+        let deadline = self.inner.deadline();
+        let route = self.inner.route_in_time(&message.topic, deadline).await?;
+        if route.writable.is_empty() {
+            return Err(Error::NoRoute { topic: message.topic }.into());
+        }
         let chosen = select(&route.writable, &message);
         let queue = route.writable.get(chosen).cloned().ok_or_else(|| {
             let have = route.writable.len();
             Error::Invalid(format!("queue {chosen} of topic `{}` was chosen, it has {have}", message.topic))
         })?;
-        self.inner.send_one(message, Target::Queue(queue)).await
+        self.inner.send_one(message, Target::Queue(queue), deadline).await
     }
 
     /// Sends a message to a given queue.
@@ -134,7 +139,7 @@ impl Producer {
             let what = format!("a message for topic `{}` cannot go to a queue of `{}`", message.topic, queue.topic);
             return Err(Error::Invalid(what).into());
         }
-        self.inner.send_one(message, Target::Queue(queue.clone())).await
+        self.inner.send_one(message, Target::Queue(queue.clone()), self.inner.deadline()).await
     }
 
     /// Sends messages of one topic to one queue in one request: all are stored, one after the other, or none.
@@ -188,25 +193,31 @@ impl Producer {
 }
 
 impl Inner {
-    async fn send_one(&self, mut message: Message, target: Target) -> Result<Sent, SendError> {
+    /// When a send that begins now is given up.
+    fn deadline(&self) -> Deadline {
+        Deadline::after(&*self.client.env.clock, self.settings.timeout)
+    }
+
+    async fn send_one(&self, mut message: Message, target: Target, deadline: Deadline) -> Result<Sent, SendError> {
         message.check(self.settings.body_max)?;
         let recorded = self.recorded(from_mut(&mut message));
         let packet = Packet::of_message(message, &self.client, &self.settings);
-        let mut sent = self.deliver_recorded(packet, target, recorded).await?;
+        let mut sent = self.deliver_recorded(packet, target, deadline, recorded).await?;
         sent.pop().ok_or_else(|| Error::Malformed { address: "the broker".into(), what: "no result".into() }.into())
     }
 
     /// Sends a message and tells neither recorder nor trace.
     async fn send_unnoticed(&self, message: Message, target: Target) -> Result<Sent, SendError> {
         message.check(self.settings.body_max)?;
-        let mut sent = self.deliver(Packet::of_message(message, &self.client, &self.settings), target).await?;
+        let mut sent =
+            self.deliver(Packet::of_message(message, &self.client, &self.settings), target, self.deadline()).await?;
         sent.pop().ok_or_else(|| Error::Malformed { address: "the broker".into(), what: "no result".into() }.into())
     }
 
     async fn send_batch(&self, mut messages: Vec<Message>) -> Result<Vec<Sent>, SendError> {
         let recorded = self.recorded(&mut messages);
         let packet = Packet::of_batch(&messages, &self.client, &self.settings)?;
-        self.deliver_recorded(packet, Target::Any, recorded).await
+        self.deliver_recorded(packet, Target::Any, self.deadline(), recorded).await
     }
 
     /// Tells the recorder, if there is one, of messages that are about to be sent.
@@ -218,11 +229,12 @@ impl Inner {
         &self,
         packet: Packet,
         target: Target,
+        deadline: Deadline,
         recorded: Option<Sending>,
     ) -> Result<Vec<Sent>, SendError> {
         let about = (packet.properties.as_str(), packet.body.len());
         let traced = self.client.trace_sending(&self.group, &packet.topic, &packet.ids, about);
-        let result = self.deliver(packet, target).await;
+        let result = self.deliver(packet, target, deadline).await;
         if let Some(recorded) = recorded {
             recorded.ended(&result);
         }

@@ -146,7 +146,7 @@ impl Inner {
         message.check(self.settings.body_max)?;
         let mut packet = Packet::of_message(message, &self.client, &self.settings);
         packet.sys_flag |= sys_flag::TRANSACTION_PREPARED;
-        let mut sent = self.deliver(packet, Target::Any).await?;
+        let mut sent = self.deliver(packet, Target::Any, self.deadline()).await?;
         sent.pop().ok_or_else(|| Error::Malformed { address: "the broker".into(), what: "no result".into() }.into())
     }
 

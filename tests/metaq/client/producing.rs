@@ -8,7 +8,7 @@ use metaq::env::real;
 use metaq::proto::message::{parse, properties, BodyCrc, Parsed};
 use metaq::proto::remoting::{request, response, Command, Response};
 
-use super::support::{Cluster, Server, LIMIT};
+use super::support::{route, Cluster, Server, LIMIT};
 use crate::cluster::support::{bodies, pull_command};
 
 fn sent_answer() -> Response {
@@ -191,6 +191,22 @@ async fn a_dead_broker_is_replaced_and_comes_back() {
         let sent = producer.send(Message::new("Orders", "b")).await.unwrap();
         assert_eq!(sent.queue.broker_name, "broker-b");
     }
+}
+
+/// While a slave was promoted, a client learned that there was no master, and said so to every send for 30 s.
+#[tokio::test]
+async fn a_master_that_is_being_replaced_is_waited_for() {
+    let broker = Server::start(|_| Some(sent_answer())).await;
+    let address = broker.address.clone();
+    let say = move |asked| route([("broker-a", i64::from(asked < 2), &*address)].into_iter());
+    let nameserver = Server::nameserver_saying("Orders", say).await;
+    let client = Client::new(&real::env(), &nameserver.address).unwrap();
+    let producer = client.producer("pg").timeout(LIMIT).start().unwrap();
+    let (any, ordered) = (Message::new("Orders", "a"), Message::new("Orders", "b"));
+    let (any, ordered) = tokio::join!(producer.send(any), producer.send_ordered(ordered, "key"));
+    assert_eq!(any.unwrap().queue.broker_name, "broker-a");
+    assert_eq!(ordered.unwrap().queue.broker_name, "broker-a");
+    assert_eq!(nameserver.asked(request::GET_ROUTEINFO_BY_TOPIC).len(), 3, "not more often than makes sense");
 }
 
 #[tokio::test]
