@@ -167,6 +167,7 @@ impl Puller {
             let status = if max == 0 { ReadStatus::NoMessageInQueue } else { ReadStatus::OffsetTooSmall };
             return Ok(self.outcome(status, self.from, min, max, false));
         };
+        crate::sometimes!(woken, "a waiting pull was woken");
         let forgets = woken && self.shared.env.canary(Canary::WokenUnfiltered);
         let mut matches = Chosen(if forgets { &Filter::ALL } else { &self.filter });
         let outcome = self
