@@ -38,6 +38,7 @@ impl Saved {
             T::parse(bytes)
         })?;
         if let Loaded::Backup { .. } = &loaded {
+            crate::sometimes!("a config file was read from its backup");
             tracing::warn!(path = %path.display(), "the file cannot be read, its backup is used");
         }
         let content = content.filter(|_| matches!(loaded, Loaded::Main(_)));
