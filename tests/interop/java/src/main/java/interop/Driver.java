@@ -35,6 +35,7 @@ public final class Driver {
         SendChecks.addTo(checks);
         ConsumeChecks.addTo(checks);
         QueryChecks.addTo(checks);
+        AcrossChecks.addTo(checks);
         Load.addTo(checks);
     }
 
