@@ -148,6 +148,7 @@ pub const ALL: &[Scenario] = &[
     client_groups::STORM,
     client_groups::ORDERED,
     client_groups::RETRIES,
+    client_groups::SCHEDULED,
     client_edges::LOCK_LOST,
     client_edges::STALE_ROUTES,
     client_edges::LATE_ANSWERS,

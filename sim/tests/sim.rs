@@ -112,6 +112,7 @@ fn replicas_timers_transactions_and_clients_keep_theirs() {
         "client_rebalance_storm",
         "client_ordered",
         "client_retries",
+        "client_scheduled",
         "client_lock_lost",
         "client_stale_routes",
         "client_late_answers",

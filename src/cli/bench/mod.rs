@@ -12,6 +12,7 @@ mod client;
 mod consume;
 mod frames;
 mod histogram;
+mod library;
 mod local;
 mod measured;
 mod probe;
@@ -101,6 +102,11 @@ enum BenchCommand {
     Backlog(backlog::BacklogArgs),
     /// Make very many topics on a private broker; measure sends to all beside sends to one, memory, and its restart
     Queues(queues::QueuesArgs),
+    /// Measure what the client library costs: CPU time a message, beside a loop that does as little as can be
+    Client {
+        #[command(flatten)]
+        common: Common,
+    },
     /// Measure everything on private servers, beside the probe: what this machine gives a server without features
     Ceiling {
         #[command(flatten)]
@@ -301,6 +307,17 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
             if delivered.missed > 0 {
                 tell!("error: {} messages were not delivered within a second", delivered.missed);
                 return Ok(ExitCode::from(super::EXIT_REFUSED));
+            }
+        }
+        BenchCommand::Client { common } => {
+            let ground = common.ground()?;
+            let (target, broker) = common.target(&bench, &ground, true)?;
+            let nameservers = broker.as_ref().map_or(common.nameservers.clone(), PrivateBroker::nameserver);
+            let rows = library::measure(&bench, &target, &nameservers, common.size, common.extent(3.0))?;
+            if common.json {
+                say!("{}", rows.iter().map(library::Row::to_json).collect::<Value>());
+            } else {
+                library::print(&rows);
             }
         }
         BenchCommand::Transactions(args) => return transactions::run(args),
