@@ -87,6 +87,7 @@ impl Drop for Running {
 pub struct PrivateBroker {
     running: Running,
     nameserver: SocketAddr,
+    address: SocketAddr,
     /// From its start to the line that says it is ready.
     pub ready_after: Duration,
 }
@@ -107,7 +108,7 @@ impl PrivateBroker {
         let is_ready = |line: &str| line.starts_with("ready").then_some(());
         let (running, ()) = Running::start(ground, folder, &arguments, is_ready)?;
         let ready_after = ground.env.clock.monotonic() - started;
-        Ok(PrivateBroker { running, nameserver, ready_after })
+        Ok(PrivateBroker { running, nameserver, address: broker, ready_after })
     }
 
     /// Where clients find it.
@@ -120,10 +121,72 @@ impl PrivateBroker {
         self.running.child.id()
     }
 
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where its log's files are.
+    pub fn log(&self) -> PathBuf {
+        self.running.folder.join("commitlog")
+    }
+
     /// It and a topic, which is made.
     pub fn target(&self, clock: &Arc<dyn Clock>, topic: &str) -> Result<Target> {
         let target = Target::find(clock, &self.nameserver(), topic, true)?;
         Ok(Target { process: Some(self.process()), ..target })
+    }
+}
+
+/// A slave of a broker of our own.
+pub struct PrivateSlave {
+    running: Running,
+    address: SocketAddr,
+}
+
+impl PrivateSlave {
+    /// Starts one, with an empty folder.
+    pub fn start(ground: &Ground, master: &PrivateBroker) -> Result<PrivateSlave> {
+        let (address, folder) = (free_address()?, ground.folder("slave"));
+        let mut arguments = vec!["broker".to_owned(), "-n".to_owned(), master.nameserver()];
+        arguments.extend(["--listen".to_owned(), address.to_string()]);
+        arguments.extend(["--data".to_owned(), folder.display().to_string()]);
+        arguments.extend(["--broker-id", "1", "--set", "brokerName=broker-a"].map(str::to_owned));
+        for setting in &ground.settings {
+            arguments.extend(["--set".to_owned(), setting.clone()]);
+        }
+        let is_ready = |line: &str| line.starts_with("ready").then_some(());
+        let (running, ()) = Running::start(ground, folder, &arguments, is_ready)?;
+        Ok(PrivateSlave { running, address })
+    }
+
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its process.
+    pub fn process(&self) -> u32 {
+        self.running.child.id()
+    }
+}
+
+/// A process that writes into a file what it gets.
+pub struct Sink {
+    _running: Running,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Sink {
+    /// Starts one that takes so many bytes at a time.
+    pub fn start(ground: &Ground, bytes: u64) -> Result<Sink> {
+        let folder = ground.folder("copy");
+        let file = folder.join("copy").display().to_string();
+        let arguments = ["bench", "copy-sink", "--to", &file, "--bytes", &bytes.to_string()].map(str::to_owned);
+        let listens = |line: &str| line.strip_prefix("copy ").map(str::to_owned);
+        let (running, address) = Running::start(ground, folder, &arguments, listens)?;
+        Ok(Sink { _running: running, address: resolve(&address)? })
     }
 }
 
