@@ -14,6 +14,8 @@ use crate::world::World;
 mod client_edges;
 #[path = "../scenarios/client_groups.rs"]
 mod client_groups;
+#[path = "../scenarios/client_promotion.rs"]
+mod client_promotion;
 #[path = "../scenarios/client_support.rs"]
 mod client_support;
 #[path = "../scenarios/clients.rs"]
@@ -36,6 +38,8 @@ mod model;
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/registers.rs"]
+mod registers;
 #[path = "../scenarios/replication.rs"]
 mod replication;
 #[path = "../scenarios/processes.rs"]
@@ -105,9 +109,11 @@ pub const ALL: &[Scenario] = &[
     nameservers::DISAGREEMENT,
     nameservers::MINORITY_LOST,
     model::MODEL,
+    registers::REGISTERS,
     goodbyes::GOODBYES,
     slaves::METADATA,
     slaves::PROMOTION,
+    client_promotion::CLIENTS,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,

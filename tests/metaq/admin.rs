@@ -3,7 +3,7 @@
 use metaq::broker::admin::progress::{self, Wanted};
 use metaq::broker::admin::queues::{asked_subscription, entries, EntryQuery};
 use metaq::broker::admin::runtime::{
-    broker_config, runtime_info, stats_data, Copies, Copy, DelayProgress, RuntimeFacts,
+    broker_config, runtime_info, stats_data, Copies, Copy, DelayProgress, RuntimeFacts, TimerFacts,
 };
 use metaq::broker::admin::statistics::Statistics;
 use metaq::broker::admin::{clients, offsets, topics, Answer};
@@ -339,6 +339,7 @@ async fn runtime_info_has_every_key_that_tools_read() {
         delays: &[DelayProgress { level: 3, delivered: 7, max: 9 }],
         parked_pulls: 4,
         copies: Some(Copies { needed: 2, in_sync: 2, slaves: &slaves }),
+        timer: TimerFacts { seconds_behind: 1, not_taken_in: 2, under_way: 3 },
     };
     let body = text(runtime_info(&facts, &broker.running.store, &broker.statistics));
     let KvTable { table } = from_slice(body.as_bytes()).unwrap();

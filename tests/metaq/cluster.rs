@@ -3,6 +3,7 @@
 mod apache_masters;
 mod bad_input;
 mod delivery;
+mod inventory;
 mod lookups;
 mod refusals;
 mod relays;

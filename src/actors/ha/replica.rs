@@ -251,6 +251,7 @@ impl Following {
             }
             let why = end.to_string();
             if why != said {
+                crate::sometimes!("a slave did not follow its master");
                 tracing::warn!(
                     master = self.master.ha_address,
                     why,

@@ -80,10 +80,23 @@ pub struct RuntimeFacts<'a> {
     pub parked_pulls: usize,
     /// How replication stands, at a master.
     pub copies: Option<Copies<'a>>,
+    /// How far the timer is.
+    pub timer: TimerFacts,
+}
+
+/// How far the timer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimerFacts {
+    /// Seconds that it is late with what waits.
+    pub seconds_behind: i64,
+    /// Messages with a time that it has not taken in.
+    pub not_taken_in: u64,
+    /// Messages that it is delivering.
+    pub under_way: u64,
 }
 
 /// 28: every key that tools read without looking whether it is there. What this broker does not have (thread pools, a page
-/// cache lock, a timer) is 0.
+/// cache lock) is 0.
 pub fn runtime_info(facts: &RuntimeFacts<'_>, store: &Store, statistics: &Statistics) -> Answer {
     let mut table = Table::default();
     table.identity(facts);
@@ -94,9 +107,7 @@ pub fn runtime_info(facts: &RuntimeFacts<'_>, store: &Store, statistics: &Statis
     table.delays(facts.delays);
     table.queues(facts);
     table.copies(facts.copies);
-    for key in ["timerReadBehind", "timerOffsetBehind", "timerCongestNum", "timerEnqueueTps", "timerDequeueTps"] {
-        table.put(key, 0);
-    }
+    table.timer(facts.timer, statistics);
     Ok(json(&KvTable { table: table.0 }))
 }
 
@@ -190,6 +201,17 @@ impl Table {
             self.put(format!("haSlaveInSync_{name}"), in_sync);
             self.put(format!("haSlaveLagBytes_{name}"), behind.map_or(-1, |behind| behind as i64));
             self.put(format!("haSlaveLagSeconds_{name}"), format!("{:?}", *behind_ms as f64 / 1000.0));
+        }
+    }
+
+    fn timer(&mut self, timer: TimerFacts, statistics: &Statistics) {
+        let rates = statistics.rates();
+        self.put("timerReadBehind", timer.seconds_behind);
+        self.put("timerOffsetBehind", timer.not_taken_in);
+        self.put("timerCongestNum", timer.under_way);
+        for (key, rate) in [("timerEnqueueTps", rates.timed_in), ("timerDequeueTps", rates.timed_out)] {
+            let [last_seconds, ..] = rate.0;
+            self.put(key, format!("{last_seconds:?}"));
         }
     }
 

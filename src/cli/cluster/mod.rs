@@ -1,5 +1,6 @@
 //! `metaq cluster`: brokers, whether they are well, and what they do.
 
+mod config;
 mod health;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
+use self::config::{config, ConfigArgs};
 use self::health::{health, HealthArgs};
 use super::connect::{run as run_on, Cluster, ClusterArgs};
 use super::fail::Failure;
@@ -27,6 +29,7 @@ enum ClusterCommand {
     /// List brokers: where they are and how they are
     List(BrokersArgs),
     Health(HealthArgs),
+    Config(ConfigArgs),
     /// Show what brokers take and give, and how full they are
     Stats(BrokersArgs),
 }
@@ -45,6 +48,7 @@ pub fn run(args: ClusterCommands) -> Result<ExitCode> {
     match args.command {
         ClusterCommand::List(args) => run_on(&args.cluster.clone(), |cluster| list(cluster, args)),
         ClusterCommand::Health(args) => run_on(&args.cluster.clone(), |cluster| health(cluster, args)),
+        ClusterCommand::Config(args) => run_on(&args.cluster.clone(), |cluster| config(cluster, args)),
         ClusterCommand::Stats(args) => run_on(&args.cluster.clone(), |cluster| stats(cluster, args)),
     }
 }

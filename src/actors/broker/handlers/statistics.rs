@@ -7,14 +7,17 @@ use crate::broker::admin::progress::{progress, Progress, Wanted};
 use crate::broker::admin::queues::{asked_subscription, entries, EntryQuery};
 use crate::broker::admin::runtime::{broker_config, runtime_info, stats_data, Copies, Copy, RuntimeFacts};
 use crate::broker::admin::{clients, offsets, progress as consumption, topics};
+use crate::broker::timer::record::TIMER_QUEUE;
 use crate::broker::{BrokerError, Effect};
 use crate::ha::replicas::{SlaveId, SlaveView};
+use crate::proto::message::system;
 use crate::proto::remoting::requests::{
     CloneGroupOffset, GetBrokerConsumeStats, GetConsumeStats, GetConsumerConnectionList, GetProducerConnectionList,
     GetTopicStatsInfo, QueryConsumeQueue, QueryConsumeTimeSpan, QueryCorrectionOffset, QuerySubscriptionByConsumer,
     QueryTopicConsumeByWho, QueryTopicsByConsumer, ViewBrokerStatsData,
 };
 use crate::proto::remoting::Response;
+use crate::proto::QueueOffset;
 use std::sync::atomic::Ordering;
 
 /// 26
@@ -40,6 +43,7 @@ pub fn runtime(call: &Call) -> Result<Response, Refused> {
         delays: &delay::progress(shared),
         parked_pulls: shared.parked_pulls.load(Ordering::Relaxed),
         copies: (!status.is_slave).then_some(copies),
+        timer: shared.timer.facts(shared.wall(), timed_end(shared)),
     };
     Ok(runtime_info(&facts, &shared.store, &shared.statistics)?)
 }
@@ -50,6 +54,12 @@ fn copy(slave: SlaveView) -> Copy {
         SlaveId::Machine(address) => address.to_string(),
     };
     Copy { name, behind: slave.behind, behind_ms: slave.behind_ms, in_sync: slave.in_sync }
+}
+
+/// Where the timer topic ends.
+fn timed_end(shared: &Shared) -> QueueOffset {
+    let queue = shared.store.queue(system::TIMER_TOPIC, TIMER_QUEUE);
+    queue.map_or(QueueOffset(0), |queue| queue.max())
 }
 
 /// 202
