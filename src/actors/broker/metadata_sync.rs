@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use super::delay::DelayMessage;
 use super::registrar::RegistrarMessage;
 use super::shared::Shared;
+use super::timer::ApacheProgress;
 use crate::actors::net::{connect, ConnectionHandle, NoRequests};
 use crate::broker::metadata_sync::{rest_ms, Marks, Tables, ASK_EVERY_MS, HOLD_MS, RETRY_MS};
 use crate::env::Canary;
@@ -70,6 +71,7 @@ pub struct Copied {
     groups: Option<SubscriptionGroupWrapper>,
     offsets: Option<ConsumerOffsetSerializeWrapper>,
     delays: Option<DelayOffsetSerializeWrapper>,
+    timed: Option<ApacheProgress>,
 }
 
 /// See the module's text.
@@ -95,6 +97,8 @@ pub struct State {
     seen: Option<Marks>,
     /// The process of the master that they came from.
     incarnation: Option<u64>,
+    /// What an Apache master has delivered of timed messages; kept once the log is here that has the copies.
+    timed: Option<ApacheProgress>,
     copying: Trouble,
 }
 
@@ -115,6 +119,7 @@ impl Actor for MetadataSync {
             connection: None,
             seen: None,
             incarnation: None,
+            timed: None,
             copying: Trouble::default(),
         })
     }
@@ -128,13 +133,17 @@ impl Actor for MetadataSync {
         match message {
             MetadataSyncMessage::Follow { address } => state.follow(&myself, address),
             MetadataSyncMessage::Ask { round } if round == state.round => state.ask(&myself),
-            MetadataSyncMessage::Asked { round, outcome } if round == state.round => state.asked(&myself, outcome),
+            MetadataSyncMessage::Asked { round, outcome } if round == state.round => {
+                state.keep_timed().await;
+                state.asked(&myself, outcome);
+            }
             MetadataSyncMessage::Ask { .. } | MetadataSyncMessage::Asked { .. } => {}
             MetadataSyncMessage::Stop { done } => {
                 if !state.arguments.shared.env.canary(Canary::StaleOffsetsPushed) {
                     state.round += 1;
                 }
                 (state.master, state.connection, state.seen) = (None, None, None);
+                state.keep_timed().await;
                 let _ = done.send(());
             }
         }
@@ -149,7 +158,7 @@ impl State {
         }
         tracing::info!(master = address, "this slave takes topics, groups and offsets from its master");
         self.master = Some(address);
-        (self.connection, self.seen) = (None, None);
+        (self.connection, self.seen, self.timed) = (None, None, None);
         self.round += 1;
         self.ask(myself);
     }
@@ -181,9 +190,18 @@ impl State {
         myself.send_after(pause, move || MetadataSyncMessage::Ask { round });
     }
 
+    /// Before it is replaced, and before a promotion: what the copied log does not cover would be left out for good.
+    async fn keep_timed(&mut self) {
+        let store = &self.arguments.shared.store;
+        let Some(timed) = self.timed.take_if(|timed| timed.is_covered(store)) else { return };
+        if let Err(error) = timed.keep(store).await {
+            tracing::warn!(%error, "what the master has delivered of timed messages is not kept");
+        }
+    }
+
     /// Returns how long to rest.
     fn take_over(&mut self, copied: Copied) -> Duration {
-        let Copied { connection, marks, connected, took, topics, groups, offsets, delays } = copied;
+        let Copied { connection, marks, connected, took, topics, groups, offsets, delays, timed } = copied;
         let shared = &self.arguments.shared;
         let incarnation = marks.map(|marks| marks.incarnation);
         // An Apache master does not say whether it was restarted: it may have been whenever its connection ended.
@@ -200,6 +218,9 @@ impl State {
         }
         if delays.is_some_and(|delays| shared.delays().follow(delays)) {
             let _ = self.arguments.delay.cast(DelayMessage::Save);
+        }
+        if timed.is_some() {
+            self.timed = timed;
         }
         shared.carry_out(effects);
         (self.seen, self.incarnation, self.connection) = (marks, incarnation, Some(connection));
@@ -239,8 +260,13 @@ async fn copy(
         table(shared, &connection, wanted.offsets, request::GET_ALL_CONSUMER_OFFSET).await?,
         table(shared, &connection, wanted.delays, request::GET_ALL_DELAY_OFFSET).await?,
     );
+    // A master of ours keeps it in its log.
+    let timed = match marks {
+        Some(_) => None,
+        None => ApacheProgress::ask(&connection, clock, TABLE_LIMIT).await?,
+    };
     let took = clock.monotonic().saturating_sub(begun);
-    Ok(Copied { connection, marks, connected, took, topics, groups, offsets, delays })
+    Ok(Copied { connection, marks, connected, took, topics, groups, offsets, delays, timed })
 }
 
 /// Copies one table, if it is wanted. One that cannot be read is reported and keeps no other away (REP-6).

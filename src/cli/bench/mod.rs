@@ -10,6 +10,7 @@ mod beside;
 mod ceiling;
 mod client;
 mod consume;
+mod copy;
 mod frames;
 mod histogram;
 mod library;
@@ -18,6 +19,7 @@ mod measured;
 mod probe;
 mod produce;
 mod queues;
+mod replication;
 mod restart;
 mod roundtrip;
 mod table;
@@ -115,8 +117,12 @@ enum BenchCommand {
         #[arg(long, value_name = "NAME")]
         only: Option<String>,
     },
+    /// Measure replication on private servers, beside a plain copy over TCP and the loopback's round trip
+    Replication(replication::ReplicationArgs),
     #[command(hide = true)]
     ProbeServer(probe::ProbeArgs),
+    #[command(hide = true)]
+    CopySink(copy::SinkArgs),
 }
 
 #[derive(Debug, Args)]
@@ -255,6 +261,9 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     if let BenchCommand::ProbeServer(args) = &args.command {
         match probe::serve(args)? {}
     }
+    if let BenchCommand::CopySink(args) = &args.command {
+        match copy::serve(args)? {}
+    }
     process::catch_interrupts();
     let bench = Bench { clock: Arc::clone(&real::env().clock) };
     match args.command {
@@ -340,7 +349,8 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
                 say!("{value}");
             }
         }
-        BenchCommand::ProbeServer(_) => {}
+        BenchCommand::Replication(args) => replication::run(&bench, &args)?,
+        BenchCommand::ProbeServer(_) | BenchCommand::CopySink(_) => {}
     }
     Ok(ExitCode::SUCCESS)
 }
