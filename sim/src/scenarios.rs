@@ -40,6 +40,18 @@ mod ping;
 mod replication;
 #[path = "../scenarios/processes.rs"]
 mod processes;
+#[path = "../scenarios/bit_rot.rs"]
+mod bit_rot;
+#[path = "../scenarios/clock_jumps.rs"]
+mod clock_jumps;
+#[path = "../scenarios/lost_masters.rs"]
+mod lost_masters;
+#[path = "../scenarios/promoted.rs"]
+mod promoted;
+#[path = "../scenarios/slave_reads.rs"]
+mod slave_reads;
+#[path = "../scenarios/slave_topics.rs"]
+mod slave_topics;
 #[path = "../scenarios/slaves.rs"]
 mod slaves;
 #[path = "../scenarios/stalls.rs"]
@@ -108,6 +120,14 @@ pub const ALL: &[Scenario] = &[
     goodbyes::GOODBYES,
     slaves::METADATA,
     slaves::PROMOTION,
+    promoted::WAITING,
+    promoted::RETENTION,
+    clock_jumps::JUMPS,
+    bit_rot::ROT,
+    bit_rot::LAST,
+    lost_masters::SWAPPED,
+    slave_reads::READS,
+    slave_topics::AGAIN,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,

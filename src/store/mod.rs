@@ -15,6 +15,8 @@ pub mod checkpoint;
 mod commit_log;
 pub mod config_file;
 pub mod consume_queue;
+mod damage;
+mod delete;
 mod deleted_topics;
 pub mod derive;
 mod dispatcher;
