@@ -46,6 +46,18 @@ mod registers;
 mod replication;
 #[path = "../scenarios/processes.rs"]
 mod processes;
+#[path = "../scenarios/bit_rot.rs"]
+mod bit_rot;
+#[path = "../scenarios/clock_jumps.rs"]
+mod clock_jumps;
+#[path = "../scenarios/lost_masters.rs"]
+mod lost_masters;
+#[path = "../scenarios/promoted.rs"]
+mod promoted;
+#[path = "../scenarios/slave_reads.rs"]
+mod slave_reads;
+#[path = "../scenarios/slave_topics.rs"]
+mod slave_topics;
 #[path = "../scenarios/slaves.rs"]
 mod slaves;
 #[path = "../scenarios/stalls.rs"]
@@ -117,6 +129,14 @@ pub const ALL: &[Scenario] = &[
     slaves::METADATA,
     slaves::PROMOTION,
     client_promotion::CLIENTS,
+    promoted::WAITING,
+    promoted::RETENTION,
+    clock_jumps::JUMPS,
+    bit_rot::ROT,
+    bit_rot::LAST,
+    lost_masters::SWAPPED,
+    slave_reads::READS,
+    slave_topics::AGAIN,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,

@@ -16,6 +16,8 @@ mod commit_log;
 pub mod config_file;
 pub mod config_journal;
 pub mod consume_queue;
+mod damage;
+mod delete;
 mod deleted_topics;
 pub mod derive;
 mod dispatcher;
