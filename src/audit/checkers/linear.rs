@@ -154,9 +154,18 @@ mod tests {
             &[
                 ("", "nothing happened"),
                 ("read 1 r, told 1 none, write 2 r 5, wrote 2, read 3 r, told 3 5", "one after the other"),
-                ("write 1 r 5, read 2 r, told 2 none, read 3 r, told 3 5, wrote 1", "it took effect between the readers"),
-                ("write 1 r 5, read 2 r, told 2 none, write 3 r 6, wrote 3, read 4 r, told 4 5", "late, unanswered, legal"),
-                ("write 1 r 1, write 2 r 2, wrote 2, wrote 1, read 3 r, told 3 2", "two at once: either may be the last"),
+                (
+                    "write 1 r 5, read 2 r, told 2 none, read 3 r, told 3 5, wrote 1",
+                    "it took effect between the readers",
+                ),
+                (
+                    "write 1 r 5, read 2 r, told 2 none, write 3 r 6, wrote 3, read 4 r, told 4 5",
+                    "late, unanswered, legal",
+                ),
+                (
+                    "write 1 r 1, write 2 r 2, wrote 2, wrote 1, read 3 r, told 3 2",
+                    "two at once: either may be the last",
+                ),
                 ("write 1 r 1, write 2 r 2, wrote 2, wrote 1, read 3 r, told 3 1", "the other order"),
                 ("write 1 r 5, wrote 1, write 2 s 6, wrote 2, read 3 r, told 3 5", "registers do not meddle"),
                 ("write 1 r 5, write 2 r none, wrote 2, read 3 r, told 3 5, wrote 1", "made after it was deleted"),
