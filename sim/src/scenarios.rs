@@ -22,6 +22,10 @@ mod client_support;
 mod clients;
 #[path = "../scenarios/cluster.rs"]
 mod cluster;
+#[path = "../scenarios/data_lost.rs"]
+mod data_lost;
+#[path = "../scenarios/deleted_topic.rs"]
+mod deleted_topic;
 #[path = "../scenarios/disks.rs"]
 mod disks;
 #[path = "../scenarios/filters.rs"]
@@ -125,6 +129,7 @@ pub const ALL: &[Scenario] = &[
     many_topics::MANY_TOPICS,
     model::MODEL,
     registers::REGISTERS,
+    deleted_topic::DELETED,
     goodbyes::GOODBYES,
     slaves::METADATA,
     slaves::PROMOTION,
@@ -156,6 +161,8 @@ pub const ALL: &[Scenario] = &[
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,
+    data_lost::DERIVED,
+    data_lost::SLAVE_DISK,
     load::BUSY,
     load::IDLE,
     load::OVERLOAD,
