@@ -175,7 +175,7 @@ fn lose_master(cluster: &Cluster, random: &mut Stream) -> Lost {
 }
 
 /// Promotes the slave whose log is longest, as `metaq broker promote` does.
-async fn promote_longest(cluster: &mut Cluster) -> Verdict {
+pub async fn promote_longest(cluster: &mut Cluster) -> Verdict {
     let world = cluster.world.clone();
     let deadline = world.now() + COPIED;
     loop {

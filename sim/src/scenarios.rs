@@ -34,6 +34,8 @@ mod load;
 mod model;
 #[path = "../scenarios/nameservers.rs"]
 mod nameservers;
+#[path = "../scenarios/order.rs"]
+mod order;
 #[path = "../scenarios/ping.rs"]
 mod ping;
 #[path = "../scenarios/replication.rs"]
@@ -112,6 +114,8 @@ pub const ALL: &[Scenario] = &[
     clients::MEMBERS,
     clients::DEAD_LETTERS,
     clients::LONG_POLL,
+    order::FENCED,
+    order::PROMOTED,
     processes::PROCESSES,
     filters::FILTERS,
     requests::REQUESTS,

@@ -109,6 +109,8 @@ fn replicas_timers_transactions_and_clients_keep_theirs() {
         "requests",
         "client_rebalance_storm",
         "client_ordered",
+        "fenced_owners",
+        "ordered_promotion",
         "client_retries",
         "client_lock_lost",
         "client_stale_routes",

@@ -3,6 +3,7 @@
 mod bad_input;
 mod delivery;
 mod lookups;
+mod locks;
 mod refusals;
 mod relays;
 mod replication;

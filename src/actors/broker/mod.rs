@@ -55,7 +55,7 @@ use self::registrar::{Registrar, RegistrarMessage};
 use self::replication::{Replication, RunningReplication};
 use self::saved::Saved;
 use self::service::BrokerService;
-use self::shared::{Parts, Settings, Shared};
+use self::shared::{monotonic, Parts, Settings, Shared};
 use self::timer::{TimerActor, TimerMessage};
 use self::transaction::{TransactionActor, TransactionMessage};
 use super::ha::{HaMasterHandle, HaStatus};
@@ -63,12 +63,13 @@ use super::log_writer::{LogWriterHandle, LogWriterOptions};
 use super::net::{ListenerHandle, ListenerOptions};
 use super::settings_file::SettingsFile;
 use crate::broker::groups::{GroupRules, GroupTable};
+use crate::broker::locks::QueueLocks;
 use crate::broker::offsets::{lower_to_ends, Lowered, OffsetTable};
 use crate::broker::topics::{TopicRules, TopicTable};
 use crate::broker::Effect;
 use crate::config::broker::{BrokerConfig, FlushDiskType};
 use crate::env::{Canary, Env, Listener};
-use crate::proto::body::ConsumerOffsetSerializeWrapper;
+use crate::proto::body::{ConsumerOffsetSerializeWrapper, SubscriptionGroupWrapper};
 use crate::proto::message::system::BootOptions;
 use crate::proto::PhysicalOffset;
 use crate::store::recovery::Exit;
@@ -120,9 +121,12 @@ impl BrokerHandle {
             .with_context(|| format!("cannot make the store's folder {}", root_directory.display()))?;
         // The topics come first: what a queue's directory means follows from them.
         let (topics_file, topics) = Saved::open(env, &root_directory)?;
-        let (groups_file, groups) = Saved::open(env, &root_directory)?;
+        let (groups_file, groups) = Saved::open::<SubscriptionGroupWrapper>(env, &root_directory)?;
         let (mut offsets_file, mut offsets) = Saved::open(env, &root_directory)?;
         let (delays_file, delays) = Saved::open(env, &root_directory)?;
+        let (locks_file, locks) = Saved::open(env, &root_directory)?;
+        let is_new = groups.subscription_group_table.is_empty();
+        let locks = QueueLocks::load(locks, is_new, config.locks_max, monotonic(env)).with_canaries(env.canaries());
         let Opened { store, mut writer, dispatcher, report } = store::open(env, store_options(&config, env)).await?;
         for repair in &report.repairs {
             tracing::warn!("{repair}");
@@ -153,7 +157,7 @@ impl BrokerHandle {
         let replication = replication.start(&config, address, writer.clone(), &root).await?;
         let advertised = advertised(env, &config, address)?;
 
-        let mut effects = Vec::new();
+        let mut effects = vec![Effect::PersistLocks];
         let wall = env.clock.now();
         let parts = Parts {
             env: env.clone(),
@@ -170,6 +174,7 @@ impl BrokerHandle {
             offsets: OffsetTable::load(offsets, config.consumer_offset_update_version_step, config.offsets_max)
                 .with_canaries(env.canaries())
                 .with_role(role.clone()),
+            locks,
             settings: Settings::new(config, advertised, &role),
             role,
         };
@@ -180,6 +185,7 @@ impl BrokerHandle {
             topics: topics_file,
             groups: groups_file,
             offsets: offsets_file,
+            locks: locks_file,
             settings: SettingsFile::new(Arc::clone(&env.disk), shared.settings().config.settings_path()),
             registrar: registrar.clone(),
         };

@@ -209,6 +209,9 @@ impl PromotionArguments {
         shared.ha.set_slave(false);
         shared.ha.quorum().set_needed(config.replicas_needed());
         let mut effects = Vec::new();
+        // Should it start again before it knows who holds what.
+        self.shared.locks().on_promoted(self.shared.now());
+        self.shared.carry_out_now(vec![Effect::PersistLocks]).await?;
         let progress = shared.delays().snapshot(shared.wall());
         *shared.delays() = delay::restored(&shared.store, &config, progress, &mut effects);
         shared.carry_out(effects);
@@ -221,6 +224,7 @@ impl PromotionArguments {
 
 /// What a slave becomes: it waits for copies as its own settings say, since nobody else can tell.
 fn master_role(config: &BrokerConfig) -> BrokerRole {
+        shared.locks().on_promoted(shared.now());
     match config.in_sync_replicas {
         0 | 1 => BrokerRole::AsyncMaster,
         _ => BrokerRole::SyncMaster,

@@ -387,13 +387,12 @@ impl Incoming<'_> {
         let (Some(group), Some(topic), Some(counters)) = (group, topic, counters) else {
             return Err(BrokerError::PullTopicNotExist { topic: request.topic.to_owned() });
         };
-        let client = clients.consumers.client_of(request.group, self.connection).cloned();
         drop(clients);
 
         let resets_seen = shared.resets.load(Ordering::SeqCst);
         let queue = shared.store.queue(topic.name(), request.queue_id as u32);
         let key = QueueKey::new(Arc::clone(topic.name()), request.queue_id);
-        let holder = shared.locks().holder(request.group, &key, shared.now()).cloned();
+        let (client, holder) = shared.committer(request.group, &key, self.connection);
         let mut effects = Vec::new();
         let reset = shared.offsets().pull(
             PullStep {

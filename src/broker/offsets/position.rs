@@ -43,7 +43,7 @@ impl Who<'_> {
     }
 }
 
-/// What became of a commit. All of them are answered with SUCCESS.
+/// What became of a commit. All but [`Commit::Locked`] are answered with SUCCESS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// It counts.
@@ -55,6 +55,8 @@ pub enum Commit {
         /// The offset that stays.
         kept: i64,
     },
+    /// The queue is locked, and nobody knows who this is: perhaps a former holder on a new connection.
+    Locked,
 }
 
 #[derive(Debug, Default)]
@@ -102,9 +104,12 @@ impl Position {
         self.pulled
     }
 
-    /// `holder` is the client that holds the queue's lock, if one does.
+    /// `holder` is the client that holds the queue's lock, if one does: of all others no commit counts.
     pub(super) fn commit(&mut self, offset: i64, by: Who<'_>, holder: Option<&str>, now: Millis) -> Commit {
         self.end_guard(now);
+        if holder.is_some() && by == Who::Other {
+            return Commit::Locked;
+        }
         match self.reset.as_deref_mut() {
             Some(Reset { phase: Phase::Waiting, .. }) => return Commit::Resetting,
             Some(Reset { phase: Phase::Answered { .. }, target }) if offset != *target => return Commit::Resetting,
@@ -181,6 +186,9 @@ impl Position {
 
     fn end_guard(&mut self, now: Millis) {
         let over = self.reset.as_ref().is_some_and(|reset| match reset.phase {
+        if let Some(reset) = &mut self.reset {
+            reset.target = reset.target.min(end);
+        }
             Phase::Waiting => false,
             Phase::Answered { first: since } | Phase::Settling { since, .. } => now.since(since) > RESET_GUARD_MS,
         });
@@ -261,7 +269,8 @@ mod tests {
         assert_eq!(position.commit(200, Who::Member(&a), Some("b"), NOW), Commit::Late { kept: 100 });
         assert_eq!(position.commit(110, Who::Member(&b), Some("b"), NOW), Commit::Stored);
         assert_eq!(position.commit(90, Who::Member(&b), Some("b"), NOW), Commit::Stored);
-        assert_eq!(position.commit(80, Who::Other, Some("b"), NOW), Commit::Stored);
+        assert_eq!(position.commit(80, Who::Other, Some("b"), NOW), Commit::Locked, "it may be a former holder");
+        assert_eq!(position.commit(80, Who::Other, None, NOW), Commit::Stored);
     }
 
     /// OFF-3: the consumer that fetched the instruction crashed; the old offset came back and lower commits were
