@@ -4,6 +4,7 @@ mod administering;
 mod allocations;
 mod consuming;
 mod filtering;
+mod fixed_queues;
 mod ordering;
 mod polling;
 mod producing;

@@ -316,6 +316,24 @@ impl TopicTable {
         Ok(())
     }
 
+    /// The NameServers have a fixed list of queues for these topics: their order counts more than their availability here,
+    /// too. As in RocketMQ, a topic that is in no list stays what it was made.
+    pub fn set_ordered<'a>(&mut self, topics: impl IntoIterator<Item = &'a str>, wall: Millis, out: &mut Vec<Effect>) {
+        let unordered: Vec<TopicConfig> = topics
+            .into_iter()
+            .filter_map(|topic| self.topics.get(topic))
+            .filter(|topic| !topic.is_order())
+            .map(|topic| TopicConfig { order: true, ..topic.config().clone() })
+            .collect();
+        if !self.role.takes_writes() || unordered.is_empty() {
+            return;
+        }
+        for config in unordered {
+            self.put(config);
+        }
+        self.changed(wall, out);
+    }
+
     fn checked(&self, asked: TopicConfig) -> Result<TopicConfig, BrokerError> {
         let topic = asked.topic_name.as_str();
         names::validate_topic(topic)?;
