@@ -11,6 +11,7 @@ pub const ALL: &[&str] = &[
     "an old master goes on for a while",
     "a former owner commits after the broker's crash",
     "a promoted broker dies soon",
+    "a broker died between a reset and its taking up",
     "a machine was told to die and was dead already",
     "a machine was paused twice at once",
     "a process that may fail ended by itself",

@@ -38,6 +38,8 @@ mod nameservers;
 mod order;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/resets.rs"]
+mod resets;
 #[path = "../scenarios/replication.rs"]
 mod replication;
 #[path = "../scenarios/processes.rs"]
@@ -116,6 +118,7 @@ pub const ALL: &[Scenario] = &[
     clients::LONG_POLL,
     order::FENCED,
     order::PROMOTED,
+    resets::LATE,
     processes::PROCESSES,
     filters::FILTERS,
     requests::REQUESTS,

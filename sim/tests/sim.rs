@@ -111,6 +111,7 @@ fn replicas_timers_transactions_and_clients_keep_theirs() {
         "client_ordered",
         "fenced_owners",
         "ordered_promotion",
+        "late_commits",
         "client_retries",
         "client_lock_lost",
         "client_stale_routes",

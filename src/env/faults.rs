@@ -91,6 +91,8 @@ pub enum Canary {
     LocksNotSaved,
     /// A slave that becomes the master gives out locks at once.
     PromotedLocksAtOnce,
+    /// A start does not know of resets that groups have not taken up.
+    ResetsForgotten,
     /// Whoever lost a queue still commits in it.
     FencingOff,
     /// What the old master still says is taken over after a promotion.

@@ -97,7 +97,13 @@ impl OffsetTable {
     }
 
     /// The same table with planted bugs.
-    pub fn with_canaries(self, canaries: Canaries) -> OffsetTable {
+    pub fn with_canaries(mut self, canaries: Canaries) -> OffsetTable {
+        if canaries.has(Canary::ResetsForgotten) {
+            let topics = self.groups.values_mut().flat_map(BTreeMap::values_mut);
+            for position in topics.flat_map(BTreeMap::values_mut) {
+                position.follow_reset(None);
+            }
+        }
         OffsetTable { canaries, ..self }
     }
 
@@ -122,13 +128,13 @@ impl OffsetTable {
         out: &mut Vec<Effect>,
     ) -> Commit {
         let by = if self.canaries.has(Canary::LateCommitCounts) { Who::Other } else { by };
+        let holder = holder.filter(|_| !self.canaries.has(Canary::FencingOff));
         let keep = self.keeps_until(now);
         let Some(position) = self.position(group, queue, out) else { return Commit::Stored };
         let commit = position.commit(offset, by, holder, now);
         position.keep(commit, keep);
         self.committed(commit, out, || late(group, queue, by, offset));
         commit
-        let holder = holder.filter(|_| !self.canaries.has(Canary::FencingOff));
     }
 
     /// A pull begins. `Some`: the group was reset; answer PULL_OFFSET_MOVED with that offset. Otherwise the offset the
@@ -138,8 +144,13 @@ impl OffsetTable {
         let holder = holder.filter(|_| !self.canaries.has(Canary::FencingOff));
         let keep = self.keeps_until(now);
         let position = self.position(group, (topic, queue_id), out)?;
+        let pending = position.pending_reset();
         if let Some(target) = position.pull(step.from, step.by, now) {
             return Some(target);
+        }
+        let taken_up = pending != position.pending_reset();
+        if taken_up {
+            self.updated();
         }
         let offset = step.commit?;
         let position = self.position(group, (topic, queue_id), out)?;

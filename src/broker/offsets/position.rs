@@ -119,9 +119,13 @@ impl Position {
             }
             Some(Reset { phase: Phase::Settling { .. }, .. }) | None => {}
         }
+        let not_last = self.last_puller.as_ref().is_some_and(|last| !by.is(last));
+        if by == Who::Other && not_last && self.reset.is_some() {
+            // It may be a former owner on a new connection.
+            return Commit::Resetting;
+        }
         if matches!(by, Who::Member(_)) {
             let not_holder = holder.is_some_and(|holder| !by.is(holder));
-            let not_last = self.last_puller.as_ref().is_some_and(|last| !by.is(last));
             let lowers = self.committed().is_some_and(|committed| offset < committed);
             if not_holder || (not_last && (lowers || self.reset.is_some())) {
                 return Commit::Late { kept: self.committed().unwrap_or(0) };
@@ -153,6 +157,23 @@ impl Position {
         *self = Position { committed: Some(target), pulled: Some(target), reset, ..Position::default() };
     }
 
+    /// Where the group was reset to, until it has taken that up.
+    pub(super) fn pending_reset(&self) -> Option<i64> {
+        let reset = self.reset.as_deref()?;
+        (!matches!(reset.phase, Phase::Settling { .. })).then_some(reset.target)
+    }
+
+    /// Takes over a reset at a slave's master, or that it is over; whether that is new.
+    pub(super) fn follow_reset(&mut self, target: Option<i64>) -> bool {
+        let pending = self.pending_reset();
+        match target {
+            Some(target) if pending != Some(target) => self.reset(target),
+            None if pending.is_some() => self.reset = None,
+            _ => return false,
+        }
+        true
+    }
+
     /// Takes over what a slave's master says. A lower offset does not count while this one is kept.
     pub(super) fn follow(&mut self, offset: i64, now: Millis) -> bool {
         if self.is_kept(now) && self.committed().is_some_and(|own| own > offset) {
@@ -165,6 +186,9 @@ impl Position {
     /// The queue ends before the committed offset.
     pub(super) fn lower(&mut self, end: i64) {
         (self.committed, self.kept_until) = (Some(end), None);
+        if let Some(reset) = &mut self.reset {
+            reset.target = reset.target.min(end);
+        }
     }
 
     /// Keeps a commit that counts, on a slave, against lower offsets of the master's.
@@ -186,9 +210,6 @@ impl Position {
 
     fn end_guard(&mut self, now: Millis) {
         let over = self.reset.as_ref().is_some_and(|reset| match reset.phase {
-        if let Some(reset) = &mut self.reset {
-            reset.target = reset.target.min(end);
-        }
             Phase::Waiting => false,
             Phase::Answered { first: since } | Phase::Settling { since, .. } => now.since(since) > RESET_GUARD_MS,
         });
