@@ -40,6 +40,8 @@ mod order;
 mod ping;
 #[path = "../scenarios/resets.rs"]
 mod resets;
+#[path = "../scenarios/retried.rs"]
+mod retried;
 #[path = "../scenarios/replication.rs"]
 mod replication;
 #[path = "../scenarios/processes.rs"]
@@ -119,6 +121,8 @@ pub const ALL: &[Scenario] = &[
     order::FENCED,
     order::PROMOTED,
     resets::LATE,
+    retried::RETRIED,
+    retried::PROMOTED,
     processes::PROCESSES,
     filters::FILTERS,
     requests::REQUESTS,

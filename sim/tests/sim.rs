@@ -112,6 +112,8 @@ fn replicas_timers_transactions_and_clients_keep_theirs() {
         "fenced_owners",
         "ordered_promotion",
         "late_commits",
+        "retried_sends",
+        "retried_sends_promoted",
         "client_retries",
         "client_lock_lost",
         "client_stale_routes",

@@ -87,6 +87,8 @@ pub enum Canary {
     AnybodyUnlocks,
     /// A lock ends with its connection, while its client trusts in it.
     LockEndsWithConnection,
+    /// A start does not look which messages were sent lately.
+    DuplicatesForgotten,
     /// Who holds which queue is not saved.
     LocksNotSaved,
     /// A slave that becomes the master gives out locks at once.

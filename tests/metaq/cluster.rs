@@ -1,9 +1,10 @@
 //! A whole broker over real TCP. Names with RTY, DLY, IDX, OFF, WIR and RES are cases of field faults.
 
 mod bad_input;
+mod deduplication;
 mod delivery;
-mod lookups;
 mod locks;
+mod lookups;
 mod refusals;
 mod relays;
 mod replication;

@@ -65,16 +65,16 @@ use super::settings_file::SettingsFile;
 use crate::broker::groups::{GroupRules, GroupTable};
 use crate::broker::locks::QueueLocks;
 use crate::broker::offsets::{lower_to_ends, Lowered, OffsetTable};
-use crate::broker::topics::{TopicRules, TopicTable};
+use crate::broker::topics::{deduplication_ms, TopicRules, TopicTable};
 use crate::broker::Effect;
 use crate::config::broker::{BrokerConfig, FlushDiskType};
 use crate::env::{Canary, Env, Listener};
-use crate::proto::body::{ConsumerOffsetSerializeWrapper, SubscriptionGroupWrapper};
+use crate::proto::body::{ConsumerOffsetSerializeWrapper, SubscriptionGroupWrapper, TopicConfigSerializeWrapper};
 use crate::proto::message::system::BootOptions;
 use crate::proto::PhysicalOffset;
 use crate::store::recovery::Exit;
 use crate::store::retention::{DiskGuard, RetentionPolicy, RetentionSettings};
-use crate::store::{self, FlushMode, Opened, Store, StoreOptions};
+use crate::store::{self, deduplication, Deduplication, FlushMode, Opened, Store, StoreError, StoreOptions};
 
 /// How long sessions get to take their last answers.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
@@ -120,7 +120,7 @@ impl BrokerHandle {
             .create_dir_all(&root_directory)
             .with_context(|| format!("cannot make the store's folder {}", root_directory.display()))?;
         // The topics come first: what a queue's directory means follows from them.
-        let (topics_file, topics) = Saved::open(env, &root_directory)?;
+        let (topics_file, topics) = Saved::open::<TopicConfigSerializeWrapper>(env, &root_directory)?;
         let (groups_file, groups) = Saved::open::<SubscriptionGroupWrapper>(env, &root_directory)?;
         let (mut offsets_file, mut offsets) = Saved::open(env, &root_directory)?;
         let (delays_file, delays) = Saved::open(env, &root_directory)?;
@@ -135,6 +135,13 @@ impl BrokerHandle {
         // Retention begins before it is known what waits for its time.
         if role.takes_writes() {
             store.pin(Some(PhysicalOffset(0)));
+        }
+        if role.takes_writes() {
+            let windows = |topic: &str| {
+                let usual = config.deduplication_window_ms as i64;
+                topics.topic_config_table.get(topic).map_or(0, |topic| deduplication_ms(topic, usual))
+            };
+            writer.set_deduplication(sent_lately(env, &store, &config, windows)?);
         }
         // A slave's queues lag behind its master's offsets all the time.
         if report.exit == Exit::Unclean && role.takes_writes() && !env.canary(Canary::OffsetsAboveEnd) {
@@ -334,6 +341,25 @@ async fn lower_offsets(store: &Store, offsets: &mut ConsumerOffsetSerializeWrapp
         file.save(offsets).await.map_err(anyhow::Error::msg)?;
     }
     Ok(())
+}
+
+/// The sends that are known by their keys; none after a planted bug.
+fn sent_lately(
+    env: &Env,
+    store: &Store,
+    config: &BrokerConfig,
+    window_ms: impl Fn(&str) -> i64,
+) -> Result<Deduplication, StoreError> {
+    if env.canary(Canary::DuplicatesForgotten) {
+        return Ok(Deduplication::new(config.deduplication_max_keys));
+    }
+    let begun = env.clock.monotonic();
+    let table = deduplication::rebuild(store, window_ms, config.deduplication_max_keys, env.clock.now())?;
+    if !table.is_empty() {
+        let took = env.clock.monotonic().saturating_sub(begun);
+        tracing::info!(keys = table.len(), ?took, "read which messages were sent lately");
+    }
+    Ok(table)
 }
 
 /// The main listener, and one two ports below for clients of RocketMQ before 4.5.

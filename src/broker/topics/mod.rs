@@ -22,7 +22,7 @@ use super::metadata_sync::Table;
 use super::role::Role;
 use super::{BrokerError, Effect};
 
-pub use view::TopicView;
+pub use view::{deduplication_ms, TopicView};
 
 /// The most queues of a topic.
 pub const QUEUES_MAX: i32 = 16_384;
