@@ -77,8 +77,9 @@ async fn play(world: World, plan: Arc<Plan>) -> Verdict {
     let deadline = world.now() + SENT_WITHIN;
     for producer in sending {
         let late = world.sleep(deadline.saturating_sub(world.now()));
-        let sent = futures::future::select(producer, std::pin::pin!(late)).await;
-        if matches!(sent, futures::future::Either::Right(_)) {
+        futures::pin_mut!(late);
+        let in_time = matches!(futures::future::select(producer, late).await, futures::future::Either::Left(_));
+        if !in_time {
             return Err(Violation::new("clients go on", format!("messages are not stored after {SENT_WITHIN:?}")));
         }
     }

@@ -2,6 +2,7 @@
 
 mod administering;
 mod allocations;
+mod compressing;
 mod consuming;
 mod filtering;
 mod fixed_queues;
@@ -9,6 +10,7 @@ mod ordering;
 mod polling;
 mod producing;
 mod requesting;
+mod scheduling;
 mod scripted;
 pub mod support;
 mod transacting;

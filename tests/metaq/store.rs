@@ -4,6 +4,7 @@ pub mod support;
 
 mod append;
 mod check;
+mod damage;
 mod deduplication;
 mod deleted;
 mod dispatch;

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::registrar::RegistrarMessage;
 use super::saved::Saved;
 use super::shared::{Settings, Shared};
+use super::topics_file::TopicsFile;
 use super::{group_rules, memory_window, topic_rules};
 use crate::actors::settings_file::SettingsFile;
 use crate::broker::admin::statistics::local_day;
@@ -88,8 +89,8 @@ pub struct Keeper;
 pub struct KeeperArguments {
     /// The broker's state.
     pub shared: Arc<Shared>,
-    /// `topics.json`
-    pub topics: Saved,
+    /// `topics.json` and its changes
+    pub topics: TopicsFile,
     /// `subscriptionGroup.json`
     pub groups: Saved,
     /// `consumerOffset.json`
@@ -352,8 +353,15 @@ impl State {
     }
 
     async fn save_topics(&mut self) -> Result<(), String> {
-        let snapshot = self.arguments.shared.topics().snapshot();
-        let saved = self.arguments.topics.save(&snapshot).await;
+        let shared = &self.arguments.shared;
+        let saved = self.arguments.topics.save(|show| show(&shared.topics())).await;
+        self.topics_unsaved = saved.is_err();
+        saved
+    }
+
+    async fn save_all_topics(&mut self) -> Result<(), String> {
+        let shared = &self.arguments.shared;
+        let saved = self.arguments.topics.save_whole(|show| show(&shared.topics())).await;
         self.topics_unsaved = saved.is_err();
         saved
     }
@@ -393,8 +401,8 @@ impl State {
     async fn save_again(&mut self) {
         let _ = self.save_offsets().await;
         let _ = self.save_locks().await;
-        if self.topics_unsaved {
-            let _ = self.save_topics().await;
+        if self.arguments.topics.on_tick() || self.topics_unsaved {
+            let _ = self.save_all_topics().await;
         }
         if self.groups_unsaved {
             let _ = self.save_groups().await;
@@ -402,7 +410,7 @@ impl State {
     }
 
     async fn flush(&mut self) -> Result<(), String> {
-        let topics = self.save_topics().await;
+        let topics = self.save_all_topics().await;
         let groups = self.save_groups().await;
         let locks = self.save_locks().await;
         topics.and(groups).and(locks).and(self.save_offsets().await)

@@ -137,6 +137,7 @@ impl QueueLocks {
                     lock.change = other.change;
                 }
                 Some(other) => {
+                    crate::sometimes!(other.client != client, "a lock that ran out went to another client");
                     if other.client == client {
                         lock.change = other.change;
                     }
