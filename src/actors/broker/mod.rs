@@ -73,12 +73,13 @@ use crate::broker::topics::{deduplication_ms, TopicRules, TopicTable};
 use crate::broker::Effect;
 use crate::config::broker::{BrokerConfig, FlushDiskType};
 use crate::env::{Canary, Env, Listener};
-use crate::proto::body::{ConsumerOffsetSerializeWrapper, SubscriptionGroupWrapper};
+use crate::proto::body::{ConsumerOffsetSerializeWrapper, SubscriptionGroupWrapper, TopicConfig};
 use crate::proto::message::system::BootOptions;
 use crate::proto::PhysicalOffset;
+use crate::store::deduplication::{self, Windows};
 use crate::store::recovery::Exit;
 use crate::store::retention::{DiskGuard, RetentionPolicy, RetentionSettings};
-use crate::store::{self, deduplication, Deduplication, FlushMode, Opened, Store, StoreError, StoreOptions};
+use crate::store::{self, Deduplication, FlushMode, Opened, Store, StoreError, StoreOptions};
 
 /// How long sessions get to take their last answers.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
@@ -146,11 +147,14 @@ impl BrokerHandle {
             store.pin(Some(PhysicalOffset(0)));
         }
         if role.takes_writes() {
-            let windows = |topic: &str| {
-                let usual = config.deduplication_window_ms as i64;
-                topics.topic_config_table.get(topic).map_or(0, |topic| deduplication_ms(topic, usual))
+            let usual = config.deduplication_window_ms as i64;
+            let of_topic = |topic: &TopicConfig| deduplication_ms(topic, usual);
+            let table = &topics.topic_config_table;
+            let windows = Windows {
+                of: |topic: &str| table.get(topic).map_or(0, of_topic),
+                longest_ms: table.values().map(of_topic).max().unwrap_or(0),
             };
-            writer.set_deduplication(sent_lately(env, &store, &config, windows)?);
+            writer.set_deduplication(sent_lately(env, &store, &config, &windows)?);
         }
         // A slave's queues lag behind its master's offsets all the time.
         if report.exit == Exit::Unclean && role.takes_writes() && !env.canary(Canary::OffsetsAboveEnd) {
@@ -369,13 +373,13 @@ fn sent_lately(
     env: &Env,
     store: &Store,
     config: &BrokerConfig,
-    window_ms: impl Fn(&str) -> i64,
+    windows: &Windows<impl Fn(&str) -> i64>,
 ) -> Result<Deduplication, StoreError> {
     if env.canary(Canary::DuplicatesForgotten) {
         return Ok(Deduplication::new(config.deduplication_max_keys));
     }
     let begun = env.clock.monotonic();
-    let table = deduplication::rebuild(store, window_ms, config.deduplication_max_keys, env.clock.now())?;
+    let table = deduplication::rebuild(store, windows, config.deduplication_max_keys, env.clock.now())?;
     if !table.is_empty() {
         let took = env.clock.monotonic().saturating_sub(begun);
         tracing::info!(keys = table.len(), ?took, "read which messages were sent lately");

@@ -20,6 +20,7 @@ use crate::config::broker::{BrokerConfig, BrokerRole};
 use crate::env::Canary;
 use crate::proto::remoting::{own_request, Command};
 use crate::proto::PhysicalOffset;
+use crate::store::deduplication::Windows;
 
 /// How long another slave may take to leave the old master: it may be about to connect to it.
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
@@ -208,8 +209,10 @@ impl PromotionArguments {
         let shared = &self.shared;
         let config = &shared.settings().config;
         let usual = config.deduplication_window_ms as i64;
-        let windows = |topic: &str| shared.topic_directory.get(topic).map_or(0, |topic| topic.deduplication_ms(usual));
-        let table = sent_lately(&shared.env, &shared.store, config, windows).map_err(|error| error.to_string())?;
+        let longest_ms = shared.topics().iter().map(|topic| topic.deduplication_ms(usual)).max().unwrap_or(0);
+        let of = |topic: &str| shared.topic_directory.get(topic).map_or(0, |topic| topic.deduplication_ms(usual));
+        let windows = Windows { of, longest_ms };
+        let table = sent_lately(&shared.env, &shared.store, config, &windows).map_err(|error| error.to_string())?;
         shared.writer.set_deduplication(table);
         Ok(())
     }

@@ -20,7 +20,7 @@ use super::consume_queue::ConsumeQueue;
 use crate::env::Millis;
 use crate::proto::{PhysicalOffset, QueueOffset};
 
-pub use rebuild::rebuild;
+pub use rebuild::{rebuild, Windows};
 
 /// The longest window: a week, in ms.
 pub const WINDOW_MS_MAX: i64 = 7 * 24 * 3_600_000;

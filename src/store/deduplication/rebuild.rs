@@ -16,34 +16,40 @@ use crate::store::{Boundary, Store};
 /// Entries of a queue that are looked at together.
 const BLOCK: usize = 1024;
 
+/// The windows of all topics.
+pub struct Windows<F> {
+    /// A topic's, in ms; 0 for none.
+    pub of: F,
+    /// The longest of them, in ms.
+    pub longest_ms: i64,
+}
+
 /// Reads which sends were stored within the windows of their topics, the newest `keys_max` of them: from the queues of
 /// those topics and of delayed messages, backwards in time as far as the windows reach, and nothing else of the log.
-/// `window_ms` is a topic's window, 0 for none.
 ///
 /// # Errors
 /// If the store cannot be read.
 pub fn rebuild(
     store: &Store,
-    window_ms: impl Fn(&str) -> i64,
+    windows: &Windows<impl Fn(&str) -> i64>,
     keys_max: usize,
     now: Millis,
 ) -> Result<Deduplication, StoreError> {
-    let topics: Vec<_> =
-        store.topics().into_iter().map(|topic| (window_ms(&topic).min(WINDOW_MS_MAX), topic)).collect();
-    let longest = topics.iter().map(|(window, _)| *window).max().unwrap_or(0);
     let mut newest = Newest { sends: BinaryHeap::new(), max: keys_max };
-    for (window, topic) in topics {
-        let window = if &*topic == system::SCHEDULE_TOPIC { longest } else { window };
+    for topic in store.topics() {
+        let window = match &*topic == system::SCHEDULE_TOPIC {
+            true => windows.longest_ms,
+            false => (windows.of)(&topic),
+        };
         if window > 0 {
             for queue in store.queues_of(&topic) {
-                newest.read(store, &queue, now.plus(-window), &window_ms)?;
+                newest.read(store, &queue, now.plus(-window.min(WINDOW_MS_MAX)), &windows.of)?;
             }
         }
     }
     let mut table = Deduplication::new(keys_max);
     for Reverse(Found { entry, .. }) in newest.sends.into_sorted_vec().into_iter().rev() {
-        // Of two copies the one that was stored first is the result.
-        if !entry.is_over(now) && !table.places.contains_key(&entry.send.key) {
+        if !entry.is_over(now) {
             table.push(entry);
         }
     }
@@ -117,21 +123,20 @@ impl Ord for Found {
     }
 }
 
-/// The send that a record comes from, and when it was stored; a delayed message's is the one to its real topic.
+/// The send that a record comes from, and when it was stored; a delayed message's is the one to its real topic. What a broker
+/// put there by itself, a delayed message that was due or a committed one, was sent when its original was.
 fn unique_send(bytes: &[u8], window_ms: &impl Fn(&str) -> i64) -> Option<(UniqueSend, Millis)> {
     let Ok(Parsed::Record(message)) = record::parse(bytes, BodyCrc::Trust) else { return None };
     let (topic, text) = (message.topic(), message.properties());
     let key = properties::find(&text, properties::UNIQ_KEY)?;
-    let delayed = &*topic == system::SCHEDULE_TOPIC;
-    let (topic, queue_id) = match delayed {
-        true => {
-            let queue_id = properties::find(&text, properties::REAL_QUEUE_ID)?.parse().ok()?;
-            (properties::find(&text, properties::REAL_TOPIC)?, queue_id)
-        }
-        false => (&*topic, message.queue_id()),
-    };
     if message.reconsume_times() > 0 {
         return None;
     }
+    let real_topic = properties::find(&text, properties::REAL_TOPIC);
+    let (topic, queue_id) = match (&*topic == system::SCHEDULE_TOPIC, real_topic) {
+        (true, Some(real_topic)) => (real_topic, properties::find(&text, properties::REAL_QUEUE_ID)?.parse().ok()?),
+        (false, None) => (&*topic, message.queue_id()),
+        _ => return None,
+    };
     Some((UniqueSend::new(topic, key, window_ms(topic), queue_id)?, message.store_timestamp()))
 }

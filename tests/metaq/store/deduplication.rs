@@ -45,7 +45,8 @@ fn window_of(topic: &str) -> i64 {
 async fn open(world: &World) -> Running {
     let mut running = world.open().await;
     let now = world.env().clock.now();
-    let table = deduplication::rebuild(&running.store, window_of, KEYS_MAX, now).unwrap();
+    let windows = deduplication::Windows { of: window_of, longest_ms: WINDOW_MS };
+    let table = deduplication::rebuild(&running.store, &windows, KEYS_MAX, now).unwrap();
     running.writer.set_deduplication(table);
     running
 }
