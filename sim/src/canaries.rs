@@ -44,6 +44,8 @@ const AS_DECIDED: &str = "a transaction takes effect exactly as first decided";
 const MATCHES: &str = "a filtered group gets exactly what matches";
 const STAYS: &str = "a route stays while its broker registers";
 
+const SKIPPED: &str = "consumers skip nothing";
+const SHOWN: &str = "slaves show what their master shows";
 const COPIED: &str = "slaves get their master's log";
 
 const fn row(canary: Canary, scenario: &'static str, checkers: &'static [&'static str]) -> Planted {
@@ -63,6 +65,19 @@ pub const ALL: &[Planted] = &[
     row(Canary::TrustFileLength, "broker_power_cut", &[KEPT, "consumers get whole messages"]),
     row(Canary::IgnoreSyncError, "failed_sync_power_cut", &[KEPT, EARLY, DENSE]),
     row(Canary::SkipChecksums, "store_torn", &[WHOLE, KEPT]),
+    // Damage, promotion, and what slaves keep.
+    row(Canary::TornPropertiesKept, "store_torn", &[WHOLE]),
+    row(Canary::SlaveDeletesFirst, "promotion_retention", &["timed messages are kept"]),
+    row(Canary::PromotedForgetsHalves, "promotion_waiting", &[AS_DECIDED]),
+    row(Canary::DamageServed, "bit_rot", &["consumers get whole messages"]),
+    row(Canary::DamageSkipped, "bit_rot", &[KEPT, DELIVERED, SKIPPED, COPIED]),
+    row(Canary::DamageEndsLog, "bit_rot", &[KEPT, EARLY, DENSE, DELIVERED]),
+    row(Canary::LostMasterGoesOn, "disk_swap", &[KEPT, EARLY, DENSE, DELIVERED]),
+    row(Canary::TopicGoesAsAWhole, "slave_topics_again", &[SHOWN]),
+    row(Canary::SlaveDeletesByItsOwnEnd, "slave_topics_again", &[SHOWN]),
+    row(Canary::KeptOffsetsForgotten, "slave_reads", &["what is committed at a slave stays"]),
+    row(Canary::TimerTooEarly, "clock_jumps", &["timed messages are not early by their broker's clock"]),
+    row(Canary::TimerForgetsCopies, "promotion_waiting", &["timed messages come once"]),
     row(Canary::QueueTableBeforeQueues, "store_long", &[AGREE, WHOLE, KEPT, DENSE]),
     // The product's own assertions may see it first.
     row(Canary::QueuesAheadOfLog, "store_stalled", &[AGREE, WHOLE, KEPT, DENSE, "panic"]),
@@ -82,6 +97,7 @@ pub const ALL: &[Planted] = &[
     row(Canary::OffsetsAboveEnd, "broker_async_power_cut", &[DELIVERED]),
     row(Canary::NewGroupAtEnd, "members", &["consumers skip nothing", DELIVERED]),
     row(Canary::TopicNotSaved, "members", &["topics are kept"]),
+    row(Canary::TopicChangesForgotten, "many_topics", &["topics are kept"]),
     row(Canary::LateGoodbye, "late_goodbyes", &[STAYS]),
     row(Canary::OldConnectionCounts, "late_goodbyes", &[STAYS]),
     row(Canary::LivingBrokerExpires, "heartbeat_time_out", &[STAYS, "routes become true"]),

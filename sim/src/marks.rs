@@ -38,6 +38,10 @@ pub const ALL: &[&str] = &[
     "a message outlived its broker's process",
     "a delayed message outlived its broker's process",
     "a timed message was taken back",
+    "a slave deleted what its master has deleted",
+    "records rotted that another broker has",
+    "a master came back with less than a slave has",
+    "a group consumed at a slave while its master was away",
 ];
 
 static REACHED: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());

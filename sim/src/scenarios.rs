@@ -36,6 +36,8 @@ mod requests;
 mod goodbyes;
 #[path = "../scenarios/load.rs"]
 mod load;
+#[path = "../scenarios/many_topics.rs"]
+mod many_topics;
 #[path = "../scenarios/model.rs"]
 mod model;
 #[path = "../scenarios/nameservers.rs"]
@@ -48,6 +50,18 @@ mod registers;
 mod replication;
 #[path = "../scenarios/processes.rs"]
 mod processes;
+#[path = "../scenarios/bit_rot.rs"]
+mod bit_rot;
+#[path = "../scenarios/clock_jumps.rs"]
+mod clock_jumps;
+#[path = "../scenarios/lost_masters.rs"]
+mod lost_masters;
+#[path = "../scenarios/promoted.rs"]
+mod promoted;
+#[path = "../scenarios/slave_reads.rs"]
+mod slave_reads;
+#[path = "../scenarios/slave_topics.rs"]
+mod slave_topics;
 #[path = "../scenarios/slaves.rs"]
 mod slaves;
 #[path = "../scenarios/stalls.rs"]
@@ -112,6 +126,7 @@ pub const ALL: &[Scenario] = &[
     nameservers::HEARTBEAT_TIME_OUT,
     nameservers::DISAGREEMENT,
     nameservers::MINORITY_LOST,
+    many_topics::MANY_TOPICS,
     model::MODEL,
     registers::REGISTERS,
     deleted_topic::DELETED,
@@ -119,6 +134,14 @@ pub const ALL: &[Scenario] = &[
     slaves::METADATA,
     slaves::PROMOTION,
     client_promotion::CLIENTS,
+    promoted::WAITING,
+    promoted::RETENTION,
+    clock_jumps::JUMPS,
+    bit_rot::ROT,
+    bit_rot::LAST,
+    lost_masters::SWAPPED,
+    slave_reads::READS,
+    slave_topics::AGAIN,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,
@@ -133,6 +156,7 @@ pub const ALL: &[Scenario] = &[
     replication::COPIES,
     replication::LAGGING,
     replication::MASTER_LOST,
+    replication::MASTER_LOST_UNSYNCED,
     replication::EXPIRED,
     disks::SLOW,
     disks::FAILED_SYNC,
@@ -151,6 +175,7 @@ pub const ALL: &[Scenario] = &[
     client_groups::STORM,
     client_groups::ORDERED,
     client_groups::RETRIES,
+    client_groups::SCHEDULED,
     client_edges::LOCK_LOST,
     client_edges::STALE_ROUTES,
     client_edges::LATE_ANSWERS,

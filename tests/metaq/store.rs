@@ -4,6 +4,7 @@ pub mod support;
 
 mod append;
 mod check;
+mod damage;
 mod deleted;
 mod dispatch;
 mod expire;

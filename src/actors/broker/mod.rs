@@ -22,6 +22,7 @@ pub mod handlers;
 pub mod housekeeper;
 mod identity;
 pub mod keeper;
+mod mender;
 pub mod metadata_sync;
 mod parked;
 mod pull;
@@ -34,6 +35,7 @@ mod send;
 pub mod service;
 pub mod shared;
 pub mod timer;
+mod topics_file;
 pub mod transaction;
 
 use std::net::SocketAddr;
@@ -49,6 +51,7 @@ use self::delay::{DelayActor, DelayArguments, DelayMessage};
 use self::housekeeper::{Housekeeper, HousekeeperArguments, HousekeeperMessage};
 use self::identity::{advertised, ha_address, role_of};
 use self::keeper::{Keeper, KeeperArguments, KeeperMessage};
+use self::mender::{mend_at_start, Mender};
 use self::metadata_sync::{MetadataSync, MetadataSyncArguments};
 use self::promotion::{PromotionActor, PromotionArguments};
 use self::registrar::{Registrar, RegistrarMessage};
@@ -57,6 +60,7 @@ use self::saved::Saved;
 use self::service::BrokerService;
 use self::shared::{Parts, Settings, Shared};
 use self::timer::{TimerActor, TimerMessage};
+use self::topics_file::TopicsFile;
 use self::transaction::{TransactionActor, TransactionMessage};
 use super::ha::{HaMasterHandle, HaStatus};
 use super::log_writer::{LogWriterHandle, LogWriterOptions};
@@ -119,17 +123,22 @@ impl BrokerHandle {
             .create_dir_all(&root_directory)
             .with_context(|| format!("cannot make the store's folder {}", root_directory.display()))?;
         // The topics come first: what a queue's directory means follows from them.
-        let (topics_file, topics) = Saved::open(env, &root_directory)?;
+        let (topics_file, topics) = TopicsFile::open(env, &root_directory)?;
         let (groups_file, groups) = Saved::open(env, &root_directory)?;
         let (mut offsets_file, mut offsets) = Saved::open(env, &root_directory)?;
         let (delays_file, delays) = Saved::open(env, &root_directory)?;
-        let Opened { store, mut writer, dispatcher, report } = store::open(env, store_options(&config, env)).await?;
+        let mut opened = store::open(env, store_options(&config, env)).await?;
+        if mend_at_start(env, &config, advertised(env, &config, address)?, &opened).await {
+            drop(opened);
+            opened = store::open(env, store_options(&config, env)).await?;
+        }
+        let Opened { store, mut writer, dispatcher, report } = opened;
         for repair in &report.repairs {
             tracing::warn!("{repair}");
         }
         tracing::info!(exit = ?report.exit, records = report.records_read, end = report.log_end.0, "the store is open");
-        // Retention begins before it is known what waits for its time.
-        if role.takes_writes() {
+        // Retention begins before it is known what waits for its time, here or at the master.
+        if role.takes_writes() || !env.canary(Canary::SlaveDeletesFirst) {
             store.pin(Some(PhysicalOffset(0)));
         }
         // A slave's queues lag behind its master's offsets all the time.
@@ -139,15 +148,16 @@ impl BrokerHandle {
 
         let (failure_sender, failure) = watch::channel(None);
         let (root, _) = Actor::spawn(None, BrokerActor, failure_sender).await?;
+        let replication = Replication::open(env, &config, &store, &mut writer)?;
         let arguments = HousekeeperArguments {
             env: env.clone(),
             store: Arc::clone(&store),
+            ha: replication.ha.clone(),
             dispatcher,
             guard: disk_guard(&config, &store),
             clean_every: Duration::from_millis(config.clean_resource_interval.max(100)),
         };
         let (housekeeper, dispatch) = Housekeeper::start(arguments, &root).await?;
-        let replication = Replication::open(env, &config, &store, &mut writer)?;
         let parts = (replication.quorum.clone(), replication.signal.clone());
         let writer = LogWriterHandle::start(env, writer, writer_options(&config), dispatch, parts, &root).await?;
         let replication = replication.start(&config, address, writer.clone(), &root).await?;
@@ -188,7 +198,12 @@ impl BrokerHandle {
         // Clients are sent here once it listens, not before.
         effects.retain(|effect| *effect != Effect::Register);
         shared.carry_out_now(effects).await.map_err(anyhow::Error::msg)?;
+        // Before anything is written.
+        if shared.role.takes_writes() {
+            catch_up::catch_up(&shared).await;
+        }
 
+        let (_, _) = Actor::spawn_linked(None, Mender, Arc::clone(&shared), root.get_cell()).await?;
         // Before the other one that writes by itself: it looks at the log's end.
         let (transactions, _) =
             Actor::spawn_linked(None, TransactionActor, Arc::clone(&shared), root.get_cell()).await?;
@@ -210,9 +225,6 @@ impl BrokerHandle {
         };
         let (promotion, _) = Actor::spawn_linked(None, PromotionActor, arguments, root.get_cell()).await?;
         shared.set_slave_actors(metadata_sync, promotion);
-        if shared.role.takes_writes() {
-            catch_up::catch_up(&shared).await;
-        }
 
         let (listener, old_clients) = listen(env, &shared, listener).await?;
         registrar.cast(RegistrarMessage::Register { done: None })?;
@@ -245,6 +257,14 @@ impl BrokerHandle {
     /// Where old clients, which use the port two below, are served; `None` if that port was taken.
     pub fn old_clients_address(&self) -> Option<SocketAddr> {
         self.old_clients.as_ref().map(ListenerHandle::address)
+    }
+
+    /// Completes once its NameServers have been told of it, as it is now.
+    pub async fn registered(&self) {
+        let (done, told) = oneshot::channel();
+        if self.registrar.cast(RegistrarMessage::Register { done: Some(done) }).is_ok() {
+            let _ = told.await;
+        }
     }
 
     /// Where slaves are served; `None` if that port was taken.

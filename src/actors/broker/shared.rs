@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use ractor::ActorRef;
@@ -22,7 +22,7 @@ use super::promotion::{Promoted, PromotionMessage};
 use super::retention_policy;
 use super::timer::{TimerStatus, RECALLS_PER_SECOND_MAX};
 use super::transaction::{HalfMessages, TransactionMessage, TransactionRequest};
-use crate::actors::ha::{HaState, ReplicaHandle};
+use crate::actors::ha::{HaState, Leader, ReplicaHandle};
 use crate::actors::log_writer::{Durability, LogWriterHandle};
 use crate::actors::net::ConnectionHandle;
 use crate::broker::admin::statistics::Statistics;
@@ -44,7 +44,8 @@ use crate::config::broker::{BrokerConfig, Update};
 use crate::env::{Canary, ConnectionId, Env, Millis};
 use crate::nameserver::Master;
 use crate::proto::message::unique_key::UniqueKeys;
-use crate::store::{AppendBatch, Store, Stored};
+use crate::proto::PhysicalOffset;
+use crate::store::{AppendBatch, ConsumeQueue, Store, StoreError, Stored};
 
 /// The settings and what the rules make of them; replaced as a whole when a request changes settings.
 #[derive(Clone, Debug)]
@@ -117,6 +118,8 @@ pub struct Shared {
     pub replica: ReplicaHandle,
     /// Topics or groups were changed and saved: slaves that wait for it are told.
     pub metadata_changed: Notify,
+    /// The master of this slave tells where the log ended when it deleted topics.
+    pub knows_deletions: AtomicBool,
     /// Names this life of the broker's process.
     pub incarnation: u64,
     /// When the broker started.
@@ -202,6 +205,7 @@ impl Shared {
             started: env.clock.now(),
             incarnation: instance,
             metadata_changed: Notify::new(),
+            knows_deletions: AtomicBool::new(false),
             ha_address,
             role,
             ha,
@@ -300,7 +304,8 @@ impl Shared {
     pub fn follow(&self, master: &Master) {
         *lock(&self.followed) = Some(master.clone());
         if self.settings().config.ha_master_address.is_empty() {
-            self.replica.follow(Some(master.ha_address.clone()));
+            let (ha_address, address) = (master.ha_address.clone(), Some(master.address.clone()));
+            self.replica.follow(Some(Leader { ha_address, address }));
         }
         if let Some(actor) = self.metadata_sync.get() {
             // An actor that is gone means that the broker is stopping.
@@ -405,7 +410,8 @@ impl Shared {
         monotonic(&self.env)
     }
 
-    /// Stores the one record of `batch`. When this returns `Ok` it is as durable as the flush mode promises.
+    /// Stores the one record of `batch`. When this returns `Ok` it is as durable as the flush mode and the
+    /// master's role promise.
     ///
     /// # Errors
     /// [`BrokerError::Overload`] if too many bytes are in flight. Any other one says nothing about the record: it may or
@@ -418,8 +424,8 @@ impl Shared {
         let stored = appended.results.into_iter().next().ok_or_else(|| failed("the log writer gave no result"))?;
         let stored = stored.map_err(|error| store_failure(&error))?;
         match appended.durability {
-            // It is stored here; whoever stores something on its own account has nobody to tell that slaves lack it.
-            Durability::AsPromised | Durability::ReplicationTimedOut | Durability::NotReplicated => Ok(stored),
+            Durability::AsPromised => Ok(stored),
+            Durability::ReplicationTimedOut | Durability::NotReplicated => Err(failed("too few slaves have it")),
             Durability::SyncTimedOut => Err(failed("the log was not synced in time")),
             Durability::SyncFailed => Err(failed("the log could not be synced")),
         }
@@ -449,7 +455,24 @@ impl Shared {
     /// # Errors
     /// A text that says what could not be removed.
     pub async fn drop_queues(&self, topic: &str) -> Result<(), String> {
-        let removed = self.store.delete_topic(topic).await;
+        let knows = self.knows_deletions.load(Ordering::Acquire) && !self.env.canary(Canary::SlaveDeletesByItsOwnEnd);
+        if self.role.is_slave() && knows {
+            // Where this log ends says nothing: a newer topic's messages may be here already.
+            let deleted_at = self.store.deleted_at(topic).await.max(self.store.pinned().unwrap_or_default());
+            return self.drop_queues_below(topic, deleted_at).await;
+        }
+        Self::dropped(topic, self.store.delete_topic(topic).await)
+    }
+
+    /// Removes what a topic has of messages below this position, see [`Store::delete_topic_below`].
+    ///
+    /// # Errors
+    /// A text that says what could not be removed.
+    pub async fn drop_queues_below(&self, topic: &str, deleted_at: PhysicalOffset) -> Result<(), String> {
+        Self::dropped(topic, self.store.delete_topic_below(topic, deleted_at).await)
+    }
+
+    fn dropped(topic: &str, removed: Result<Vec<Arc<ConsumeQueue>>, StoreError>) -> Result<(), String> {
         let removed = removed.map_err(|error| format!("the queues of {topic} were not removed: {error}"))?;
         for queue in removed {
             for waiter in queue.take_waiters() {

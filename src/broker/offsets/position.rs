@@ -174,6 +174,13 @@ impl Position {
         self.kept_until = self.kept_until.map(|kept| kept.min(until));
     }
 
+    /// What is kept now is kept without an end.
+    pub(super) fn keep_on(&mut self, now: Millis) {
+        if self.is_kept(now) {
+            self.kept_until = Some(Millis(i64::MAX));
+        }
+    }
+
     /// Whether a lower offset of the master's does not count now.
     pub(super) fn is_kept(&self, now: Millis) -> bool {
         self.kept_until.is_some_and(|until| now < until)

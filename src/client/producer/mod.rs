@@ -35,9 +35,13 @@ pub use transaction::{LocalTransaction, Transacted, TransactionProducer};
 /// Every send is bounded by one time-out over all its attempts. Dropping the future of a send leaves nothing behind; the
 /// message may or may not be stored, as after a time-out.
 ///
-/// ```no_run
-/// # use metaq::client::{Client, Message};
-/// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+/// ```
+/// # use metaq::client::Message;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (env, data) = (metaq::env::real::env(), tempfile::tempdir()?);
+/// # let cluster = metaq::Embedded::start(&env, data.path(), "").await?;
+/// # let client = metaq::client::Client::new(&env, cluster.nameserver())?;
 /// let producer = client.producer("order-service").start()?;
 /// let sent = producer.send(Message::new("Orders", "a book").key("order-17")).await?;
 /// println!("{} is number {} of {}/{}", sent.message_id, sent.offset, sent.queue.broker_name, sent.queue.queue_id);
@@ -47,6 +51,9 @@ pub use transaction::{LocalTransaction, Transacted, TransactionProducer};
 ///     Err(error) if error.may_be_stored() => println!("nobody knows: {error}"),
 ///     Err(error) => println!("certainly not stored: {error}"),
 /// }
+/// # assert_eq!(client.admin().message_by_id(&sent.offset_message_id).await?.body, b"a book");
+/// # client.close().await;
+/// # cluster.stop().await?;
 /// # Ok(())
 /// # }
 /// ```

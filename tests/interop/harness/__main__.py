@@ -9,19 +9,20 @@ import threading
 import time
 from pathlib import Path
 
-from . import apache_broker, drivers, mqadmin, process, processes, toolchain
+from . import across, apache_broker, drivers, migration, mqadmin, process, processes, toolchain
 from .cluster import ApacheCluster, MetaqCluster
 from .report import Report
 
 RESULTS = toolchain.HERE / "results-apache.txt"
 # Groups of checks that are no client's driver; all need Java.
-GROUPS = ["mqadmin", "apache-broker", "processes"]
+GROUPS = ["across", "mqadmin", "apache-broker", "processes", "migration"]
 
 
 def main():
     options = parse()
     process.clean_up_at_exit()
     report = Report(options.require)
+    drivers.Rust.server = options.metaq.resolve()
     directory = Path(tempfile.mkdtemp(prefix="metaq-interop-"))
     began = time.monotonic()
     # Apache's cluster comes first: what it prints is what metaq has to print.
@@ -118,9 +119,22 @@ class Target:
         self.report.run(self.name, "cluster", "stops", cluster.stop)
 
     def run_groups(self, groups):
-        actions = {"mqadmin": self.run_mqadmin, "apache-broker": self.run_apache_broker, "processes": self.run_processes}
+        actions = {
+            "across": self.run_across,
+            "mqadmin": self.run_mqadmin,
+            "apache-broker": self.run_apache_broker,
+            "processes": self.run_processes,
+            "migration": self.run_migration,
+        }
         for group in groups:
             self.guard(group, actions[group])
+
+    def run_across(self):
+        directory = self.directory / "across"
+        cluster = self.cluster(directory / "cluster")
+        cluster.start()
+        across.run(self.report, cluster, f"r{os.getpid()}", directory)
+        cluster.stop()
 
     def run_mqadmin(self):
         cluster = self.cluster(self.directory / "mqadmin")
@@ -132,6 +146,11 @@ class Target:
         if self.name == "metaq":
             directory = self.directory / "apache-broker"
             apache_broker.run(self.report, self.options.metaq.resolve(), self.classpath, self.java, directory)
+
+    def run_migration(self):
+        if self.name == "metaq":
+            directory = self.directory / "migration"
+            migration.run(self.report, self.options.metaq.resolve(), self.classpath, self.java, directory)
 
     def run_processes(self):
         directory = self.directory / "processes"

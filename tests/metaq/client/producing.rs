@@ -255,18 +255,6 @@ async fn batches_gather_by_themselves() {
 }
 
 #[tokio::test]
-async fn long_bodies_travel_compressed() {
-    let cluster = Cluster::start(1, "").await;
-    let client = cluster.client();
-    let producer = client.producer("pg").start().unwrap();
-    let body = b"metaq ".repeat(2000);
-    let sent = producer.send(Message::new("Orders", body.clone())).await.unwrap();
-    let stored = client.admin().message_by_id(&sent.offset_message_id).await.unwrap();
-    assert_eq!(stored.body, body);
-    assert!(stored.size < 1000 && stored.sys_flag & 1 == 1, "{} bytes", stored.size);
-}
-
-#[tokio::test]
 async fn one_way_and_delayed_messages_arrive() {
     let cluster = Cluster::start(1, "messageDelayLevel=1s\n").await;
     cluster.make_topic("Orders", 1).await;

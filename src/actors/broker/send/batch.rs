@@ -193,6 +193,7 @@ impl SendBatch {
         for item in batch::items(incoming.body) {
             let item = item.map_err(|error| BrokerError::BatchBody { what: error.to_string() })?;
             settings.send.check_body(item.body)?;
+            settings.send.check_properties(item.properties)?;
             let mut made = String::new();
             let made = &mut made;
             let planned = plan.item(&settings.send, item.properties, move || {
