@@ -23,3 +23,5 @@ pub mod audit;
 pub mod client;
 #[cfg(feature = "tokio")]
 pub mod cli;
+
+pub use actors::embedded::Embedded;

@@ -91,6 +91,7 @@ pub const ALL: &[Planted] = &[
     row(Canary::WokenUnfiltered, "filters", &[MATCHES]),
     row(Canary::ReplyGoesBack, "requests", &["requests are answered"]),
     row(Canary::OffsetsNotSaved, "members", &[OFFSETS]),
+    row(Canary::PullsForCommits, "registers", &["registers are linearizable"]),
     row(Canary::OffsetsAboveEnd, "broker_async_power_cut", &[DELIVERED]),
     row(Canary::NewGroupAtEnd, "members", &["consumers skip nothing", DELIVERED]),
     row(Canary::TopicNotSaved, "members", &["topics are kept"]),
@@ -138,6 +139,7 @@ pub const ALL: &[Planted] = &[
     ),
     row(Canary::ClientOutlivesLock, "client_ordered", &["a queue has one owner"]),
     row(Canary::ClientForgetsFailures, "client_retries", &[CONSUMED]),
+    row(Canary::StaleRouteKept, "promotion_clients", &["a healed cluster works"]),
 ];
 
 /// What reports a run that differs from itself.

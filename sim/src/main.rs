@@ -1,16 +1,20 @@
 //! The simulator's command line.
 
+#[path = "cli/audit.rs"]
+mod auditing;
 #[path = "cli/explain.rs"]
 mod explain;
 #[path = "cli/sweep.rs"]
 mod sweeping;
 
 use std::io::Read;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{bail, Context};
+use auditing::Audit;
 use clap::{Parser, Subcommand};
 use metaq::env::Canary;
 use sim::canaries;
@@ -94,6 +98,10 @@ enum Action {
     },
     /// Runs a scenario, or all, with many seeds: for some minutes with seeds of the present commit, or a range of seeds.
     Sweep(Sweep),
+    /// Makes runs twice, each in a process of its own, perhaps by another build, and compares all that they did.
+    Audit(Audit),
+    /// Names the kinds of faults and what each may cost.
+    Faults,
 }
 
 /// A run: a scenario and a seed, or a plan.
@@ -135,6 +143,11 @@ fn branch(text: &str) -> anyhow::Result<(Duration, u64)> {
     Ok((Duration::from_micros(at.parse()?), number.parse()?))
 }
 
+fn seeds(text: &str) -> anyhow::Result<Range<u64>> {
+    let (from, to) = text.split_once("..").context("seeds are written as 0..100")?;
+    Ok(from.parse()?..to.parse()?)
+}
+
 fn canary(text: &str) -> anyhow::Result<Canary> {
     serde_json::from_value(serde_json::Value::String(text.to_owned())).context("no planted bug has this name")
 }
@@ -169,6 +182,13 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Action::Show { which, out } => explain::show(&which.plan()?, &which.words(), out),
         Action::Why { which, jobs, branches } => explain::why(&which.plan()?, jobs, branches),
         Action::Sweep(sweep) => sweep.run(),
+        Action::Audit(audit) => audit.run(),
+        Action::Faults => {
+            for kind in sim::faults::kinds() {
+                println!("{:<24} {:?}", kind.name, kind.harm);
+            }
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 

@@ -14,6 +14,8 @@ use crate::world::World;
 mod client_edges;
 #[path = "../scenarios/client_groups.rs"]
 mod client_groups;
+#[path = "../scenarios/client_promotion.rs"]
+mod client_promotion;
 #[path = "../scenarios/client_support.rs"]
 mod client_support;
 #[path = "../scenarios/clients.rs"]
@@ -36,6 +38,8 @@ mod model;
 mod nameservers;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/registers.rs"]
+mod registers;
 #[path = "../scenarios/replication.rs"]
 mod replication;
 #[path = "../scenarios/processes.rs"]
@@ -117,6 +121,7 @@ pub const ALL: &[Scenario] = &[
     nameservers::DISAGREEMENT,
     nameservers::MINORITY_LOST,
     model::MODEL,
+    registers::REGISTERS,
     goodbyes::GOODBYES,
     slaves::METADATA,
     slaves::PROMOTION,
@@ -128,6 +133,7 @@ pub const ALL: &[Scenario] = &[
     lost_masters::SWAPPED,
     slave_reads::READS,
     slave_topics::AGAIN,
+    client_promotion::CLIENTS,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,
@@ -142,6 +148,7 @@ pub const ALL: &[Scenario] = &[
     replication::COPIES,
     replication::LAGGING,
     replication::MASTER_LOST,
+    replication::MASTER_LOST_UNSYNCED,
     replication::EXPIRED,
     disks::SLOW,
     disks::FAILED_SYNC,

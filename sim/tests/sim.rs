@@ -95,6 +95,7 @@ fn replicas_timers_transactions_and_clients_keep_theirs() {
         "replication",
         "replication_lagging",
         "replication_master_lost",
+        "replication_master_lost_unsynced",
         "replication_expired",
         "promotion_waiting",
         "promotion_retention",

@@ -1,6 +1,7 @@
 //! Thin ractor shells around the rules.
 
 pub mod broker;
+pub mod embedded;
 pub mod ha;
 pub mod log_writer;
 pub mod nameserver;

@@ -78,7 +78,10 @@ impl QueueLocks {
                     continue
                 }
                 Some(other) if other.client == client && self.canaries.has(Canary::LockNotRenewed) => {}
-                Some(other) => *other = lock,
+                Some(other) => {
+                    crate::sometimes!(other.client != client, "a lock that ran out went to another client");
+                    *other = lock;
+                }
                 None if self.count >= self.limit => continue,
                 None => {
                     self.count += 1;

@@ -27,15 +27,21 @@ const ROUTE_AGE_MIN: Duration = Duration::from_millis(500);
 ///
 /// There is no global state: two clients in one process may talk to two clusters.
 ///
-/// ```no_run
+/// ```
 /// use metaq::client::{Client, Message};
 /// use metaq::env::real;
 ///
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let client = Client::new(&real::env(), "127.0.0.1:9876")?;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (env, data) = (real::env(), tempfile::tempdir()?);
+/// # let cluster = metaq::Embedded::start(&env, data.path(), "").await?;
+/// # let nameservers = cluster.nameserver();
+/// // As in `let nameservers = "10.0.0.1:9876;10.0.0.2:9876";`
+/// let client = Client::new(&real::env(), nameservers)?;
 /// let producer = client.producer("order-service").start()?;
 /// producer.send(Message::new("Orders", "a book")).await?;
 /// client.close().await;
+/// # cluster.stop().await?;
 /// # Ok(())
 /// # }
 /// ```

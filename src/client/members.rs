@@ -2,22 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::join_all;
 
 use super::error::Error;
 use super::instance::Shared;
 use super::message::Received;
+use super::remote::ANSWER_LIMIT;
 use crate::env::BoxFuture;
 use crate::proto::body::{
     to_vec, ConsumeMessageDirectlyResult, ConsumerData, HeartbeatData, MessageQueue, ProducerData,
 };
 use crate::proto::remoting::requests::UnregisterClient;
 use crate::proto::remoting::{request, Command};
-
-/// How long a heartbeat or a goodbye may take.
-const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// The groups of one client.
 #[derive(Default)]

@@ -8,6 +8,7 @@
 //! | send together with a local transaction | [`ProducerBuilder::transactional`], [`TransactionProducer`] |
 //! | have messages brought to a listener | [`Client::push_consumer`], [`PushConsumer`] |
 //! | ask for messages, as a group or alone | [`Client::pull_consumer`], [`Client::reader`], [`PullConsumer`] |
+//! | ask each queue when it suits the application | [`PullConsumerBuilder::scheduled`], [`ScheduledConsumer`] |
 //! | look after the cluster | [`Client::admin`], [`Admin`] |
 //! | have it proved that nothing went wrong | [`Client::record`], [`Recorder`] |
 
@@ -33,9 +34,10 @@ mod trace;
 pub use crate::proto::body::MessageQueue;
 pub use crate::proto::message::trace::{Trace, TraceKind};
 pub use admin::{Admin, GroupLag, ResetTo, TopicTraffic};
-pub use compression::UnpackError;
+pub use compression::{CompressionType, UnpackError};
 pub use consumer::{
-    Action, ConsumeFrom, OrderlyAction, Position, PullConsumer, PullConsumerBuilder, PushConsumer, PushConsumerBuilder,
+    Action, ConsumeFrom, NextPull, OrderlyAction, Position, PullConsumer, PullConsumerBuilder, PushConsumer,
+    PushConsumerBuilder, ScheduledConsumer,
 };
 pub use error::Error;
 pub use instance::Client;

@@ -1,17 +1,14 @@
 //! What the client asks of NameServers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use super::error::Error;
 use super::instance::Shared;
+use super::remote::ANSWER_LIMIT;
 use super::rules::route::{Route, TEMPLATE_TOPIC};
 use crate::proto::body::{from_slice, ClusterInfo, TopicList, TopicRouteData};
 use crate::proto::remoting::requests::GetRouteInfoByTopic;
 use crate::proto::remoting::{request, response, Command};
-
-/// How long one NameServer may take to answer before the next is asked.
-const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// The NameServers of a cluster and the one that answered last.
 pub(super) struct NameServers {

@@ -28,13 +28,21 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// Recorded messages get a property (`metaqAudit`) that says which one each is and what its body was; others are recorded
 /// by their place when they are consumed.
 ///
-/// ```no_run
-/// # use metaq::client::{Client, Message, Recorder};
-/// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
-/// let recorder = Recorder::create(client.env(), "orders.history")?;
+/// ```
+/// # use metaq::client::{Message, Recorder};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (env, data) = (metaq::env::real::env(), tempfile::tempdir()?);
+/// # let cluster = metaq::Embedded::start(&env, data.path(), "").await?;
+/// # let client = metaq::client::Client::new(&env, cluster.nameserver())?;
+/// let history = data.path().join("orders.history");
+/// let recorder = Recorder::create(client.env(), &history)?;
 /// client.record(&recorder)?;
 /// client.producer("order-service").start()?.send(Message::new("Orders", "a book")).await?;
 /// recorder.close()?;
+/// # assert!(std::fs::metadata(&history)?.len() > 0);
+/// # client.close().await;
+/// # cluster.stop().await?;
 /// # Ok(())
 /// # }
 /// ```

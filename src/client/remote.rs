@@ -13,7 +13,7 @@ use crate::proto::remoting::requests::{
 };
 use crate::proto::remoting::{request, response, Command};
 
-/// How long a broker may take to answer.
+/// How long a server may take to answer.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 impl Shared {

@@ -65,6 +65,8 @@ pub enum Canary {
     LateCommitCounts,
     /// Consumer offsets are not saved.
     OffsetsNotSaved,
+    /// Who asks for a group's offset is told where it began its last pull.
+    PullsForCommits,
     /// After a crash offsets above the end of their queue stay.
     OffsetsAboveEnd,
     /// A new group begins at the end of a young queue.
@@ -147,6 +149,8 @@ pub enum Canary {
     ClientOutlivesLock,
     /// The client library takes a message for handed back though nobody took it.
     ClientForgetsFailures,
+    /// The client library keeps a route whose brokers have no master until it asks for routes by itself.
+    StaleRouteKept,
 }
 
 /// The planted bugs of an environment, for rules that have no doors. In the shipped build it says no to everything.

@@ -382,6 +382,7 @@ impl<'a> Scan<'a> {
         if at < self.store.min() {
             return;
         }
+        crate::sometimes!("a pull met a damaged record");
         let now = Millis(self.store.env.clock.monotonic().as_millis() as i64);
         if let Some(left_out) = self.store.damage_told.ask(now) {
             let (topic, id) = (queue.topic(), queue.id());

@@ -12,11 +12,13 @@ use self::process::{metaq, run, Process};
 use crate::cluster::support::{bodies, Client};
 
 mod apache;
+mod group;
 mod kept;
 mod letters;
 mod looking;
 pub mod process;
 mod promoting;
+mod rolling;
 mod sending;
 pub mod tool;
 mod transactions;

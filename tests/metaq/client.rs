@@ -2,12 +2,14 @@
 
 mod administering;
 mod allocations;
+mod compressing;
 mod consuming;
 mod filtering;
 mod ordering;
 mod polling;
 mod producing;
 mod requesting;
+mod scheduling;
 mod scripted;
 pub mod support;
 mod transacting;

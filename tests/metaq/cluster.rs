@@ -1,7 +1,9 @@
 //! A whole broker over real TCP. Names with RTY, DLY, IDX, OFF, WIR and RES are cases of field faults.
 
+mod apache_masters;
 mod bad_input;
 mod delivery;
+mod inventory;
 mod lookups;
 mod refusals;
 mod relays;

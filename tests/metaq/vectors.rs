@@ -20,6 +20,11 @@ pub fn store_json(name: &str) -> serde_json::Value {
     serde_json::from_slice(&store(name)).expect("JSON")
 }
 
+/// A body that the Java client compressed.
+pub fn compressed(name: &str) -> Vec<u8> {
+    read(&format!("compression/{name}"))
+}
+
 /// What follows the header in a frame.
 pub fn frame_body(frame: &[u8]) -> &[u8] {
     let header = u32::from_be_bytes(frame[4..8].try_into().expect("4 bytes")) & 0x00FF_FFFF;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::{bail, Context};
+use anyhow::bail;
 use metaq::env::Canary;
 use sim::campaign::{seed_of, Campaign, Summary};
 use sim::files;
@@ -16,7 +16,7 @@ use sim::report::{commit, failure};
 use sim::scenarios;
 use sim::sweep::{sweep, ChildRun};
 
-use crate::{canary, find};
+use crate::{canary, find, seeds};
 
 /// The command's arguments.
 #[derive(clap::Args)]
@@ -39,11 +39,6 @@ pub struct Sweep {
     /// Switches a planted bug on.
     #[arg(long, value_parser = canary)]
     canary: Vec<Canary>,
-}
-
-fn seeds(text: &str) -> anyhow::Result<Range<u64>> {
-    let (from, to) = text.split_once("..").context("seeds are written as 0..100")?;
-    Ok(from.parse()?..to.parse()?)
 }
 
 impl Sweep {

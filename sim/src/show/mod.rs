@@ -88,7 +88,7 @@ mod tests {
             at: Duration::from_micros(index as u64 * 300),
             node: NodeId(index as u32 % 6),
             what: ["net data", "disk write", "acknowledged"][index % 3],
-            numbers: [index as u64, 0, 132].into(),
+            numbers: [index as u64, 0, 132][..].into(),
             words: ["", "broker-0/orders/1"][index % 2].into(),
         };
         Outcome {

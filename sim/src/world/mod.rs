@@ -17,7 +17,7 @@ use madsim::runtime::Handle;
 use metaq::env::{Canary, Env};
 
 use crate::agenda::{Agenda, Sleep};
-use crate::clock::{Oscillator, SimClock};
+use crate::clock::{pace_timers, Oscillator, SimClock};
 use crate::disk::{Drive, DriveSettings, SimDisk};
 use crate::faults::SimFaults;
 use crate::history::History;
@@ -132,6 +132,7 @@ impl World {
     /// A world without machines. Call it inside the simulation, once.
     pub fn start(options: &Options) -> World {
         let seed = options.seed;
+        metaq::env::listen(crate::marks::reach);
         let agenda = Agenda::start();
         let trace = Arc::new(Trace::new(options.print));
         let drawn = *Stream::new(seed, "network quality").pick(&[Quality::Lan, Quality::Mixed]);
@@ -190,6 +191,7 @@ impl World {
         shared.trace.name_node(name);
         let ip = shared.network.add_host(node, name);
         let machine = shared.runtime.create_node().name(name).build().id();
+        pace_timers(machine, oscillator.clone());
         let (life, name) = (Life::default(), name.to_owned());
         self.nodes().insert(
             node,

@@ -92,11 +92,16 @@ impl PromotionArguments {
         let role = &self.shared.role;
         let mut promotion = Promotion::begin(role, despite_master).map_err(|error| error.to_string())?;
         tracing::info!(id = role.broker_id(), "this slave is to become the master");
+        let mut end = PhysicalOffset(0);
         loop {
             let step = promotion.step();
             let result = self.carry_out(step, despite_others).await;
             if let Err(why) = &result {
                 tracing::error!(?step, why, "a step on the way to the master failed");
+            }
+            if step == Step::BeginEpoch {
+                // Nothing is written before the promotion is through. The first epoch of a log does not begin there.
+                end = self.shared.store.end();
             }
             match promotion.done(result) {
                 Progress::Next(_) => {}
@@ -111,10 +116,7 @@ impl PromotionArguments {
             }
         }
         let epoch = self.shared.ha.epochs().last();
-        let promoted = Promoted {
-            epoch: epoch.map_or(0, |epoch| i64::from(epoch.number)),
-            end: epoch.map_or(PhysicalOffset(0), |epoch| epoch.start),
-        };
+        let promoted = Promoted { epoch: epoch.map_or(0, |epoch| i64::from(epoch.number)), end };
         tracing::warn!(epoch = promoted.epoch, end = promoted.end.0, "this broker is the master now");
         Ok(promoted)
     }
@@ -176,6 +178,7 @@ impl PromotionArguments {
         };
         let lowered = self.shared.offsets().lower_to_ends(end_of);
         for lowered in &lowered {
+            crate::sometimes!("a promoted slave lowered an offset");
             let (key, queue, was, is) = (&lowered.key, lowered.queue_id, lowered.was, lowered.is);
             tracing::warn!(key, queue, was, is, "a group had consumed messages that this broker never got");
         }

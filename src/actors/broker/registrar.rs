@@ -250,6 +250,7 @@ impl State {
         }
         nameserver.accepted = accepted;
         if failing != std::mem::replace(&mut nameserver.failing, failing) {
+            crate::sometimes!(failing, "a broker could not register");
             match failing {
                 true => tracing::warn!(
                     nameserver = nameserver.address,

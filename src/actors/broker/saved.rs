@@ -31,6 +31,7 @@ impl Saved {
         let disk: Arc<dyn Disk> = Arc::clone(&env.disk);
         let (file, loaded) = ConfigFile::open(disk, path.clone(), LEN_MAX, T::parse)?;
         if let Loaded::Backup { .. } = &loaded {
+            crate::sometimes!("a config file was read from its backup");
             tracing::warn!(path = %path.display(), "the file cannot be read, its backup is used");
         }
         Ok((Saved { file, trouble: Trouble::default() }, loaded.into_value().unwrap_or_default()))

@@ -22,7 +22,7 @@ use super::promotion::{Promoted, PromotionMessage};
 use super::retention_policy;
 use super::timer::{TimerStatus, RECALLS_PER_SECOND_MAX};
 use super::transaction::{HalfMessages, TransactionMessage, TransactionRequest};
-use crate::actors::ha::{HaState, ReplicaHandle};
+use crate::actors::ha::{HaState, Leader, ReplicaHandle};
 use crate::actors::log_writer::{Durability, LogWriterHandle};
 use crate::actors::net::ConnectionHandle;
 use crate::broker::admin::statistics::Statistics;
@@ -304,7 +304,8 @@ impl Shared {
     pub fn follow(&self, master: &Master) {
         *lock(&self.followed) = Some(master.clone());
         if self.settings().config.ha_master_address.is_empty() {
-            self.replica.follow(Some(master.ha_address.clone()));
+            let (ha_address, address) = (master.ha_address.clone(), Some(master.address.clone()));
+            self.replica.follow(Some(Leader { ha_address, address }));
         }
         if let Some(actor) = self.metadata_sync.get() {
             // An actor that is gone means that the broker is stopping.

@@ -6,7 +6,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,20 +16,19 @@ use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
+use super::damage::{next_record, MasterDamage};
 use super::{FollowState, HaState};
 use crate::actors::log_writer::{Change, LogWriterHandle};
 use crate::env::{BoxFuture, Canary, Millis, Stream};
 use crate::ha::follower::{FollowError, Follower, Protocol};
 use crate::proto::ha::switch::MasterHandshake;
-use crate::proto::message::parse;
-use crate::proto::message::record::{BodyCrc, BODY_CRC_AT, PHYSICAL_OFFSET_AT};
 use crate::proto::PhysicalOffset;
 use crate::store::config_file::ConfigSaveError;
-use crate::store::epoch::{Epochs, Parting};
+use crate::store::epoch::Epochs;
 use crate::store::{FlushMode, ReplicateError, StoreError};
 
 /// How long a connection attempt may take.
-const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// Pause after a connection ended.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Pause before a master is looked at again that this log does not fit to.
@@ -38,9 +37,6 @@ const REFUSED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 const APPENDED_BYTES: usize = 256 << 10;
 /// How soon a task that rests notices that it is to stop.
 const STOP_LOOK: Duration = Duration::from_millis(100);
-/// A master mends damage in its log from another slave's, if there is one that has it; this long is waited for it, in
-/// milliseconds.
-const DAMAGE_LASTS_MS: u64 = 60_000;
 /// The longest record, or filler, that may come in pieces.
 const RECORD_BYTES_MAX: usize = 32 << 20;
 /// An Apache master that has the beginning of its log sends it within this time, in milliseconds.
@@ -50,16 +46,25 @@ const READ_BYTES: usize = 64 << 10;
 
 /// What the actor is told.
 pub enum ReplicaMessage {
-    /// The master serves its log there; `None`: there is no master.
+    /// Follow this master; `None`: there is none.
     Follow {
-        /// `host:port`.
-        ha_address: Option<String>,
+        /// Where it is.
+        master: Option<Leader>,
     },
     /// Follow nobody any more.
     Stop {
         /// Told when the task that followed has ended.
         done: oneshot::Sender<()>,
     },
+}
+
+/// Where a master is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leader {
+    /// It serves its log there, `host:port`.
+    pub ha_address: String,
+    /// It answers requests there, `host:port`, if that is known.
+    pub address: Option<String>,
 }
 
 /// See the module's text.
@@ -84,7 +89,7 @@ pub struct ReplicaHandle {
 #[doc(hidden)]
 pub struct State {
     arguments: ReplicaArguments,
-    followed: Option<String>,
+    followed: Option<Leader>,
     /// Ends the task that follows.
     stop: Arc<AtomicBool>,
     /// Held by the task that follows: the next one begins when it has ended.
@@ -104,10 +109,10 @@ impl ReplicaHandle {
         Ok(ReplicaHandle { actor })
     }
 
-    /// Follows the master that serves its log at `ha_address`; with `None` nobody.
-    pub fn follow(&self, ha_address: Option<String>) {
+    /// Follows this master; with `None` nobody.
+    pub fn follow(&self, master: Option<Leader>) {
         // An actor that is gone follows nobody.
-        let _ = self.actor.cast(ReplicaMessage::Follow { ha_address });
+        let _ = self.actor.cast(ReplicaMessage::Follow { master });
     }
 }
 
@@ -140,8 +145,8 @@ impl Actor for Replica {
         message: Self::Msg,
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        let ha_address = match message {
-            ReplicaMessage::Follow { ha_address } => ha_address,
+        let master = match message {
+            ReplicaMessage::Follow { master } => master,
             ReplicaMessage::Stop { done } => {
                 state.end();
                 state.followed = None;
@@ -154,17 +159,17 @@ impl Actor for Replica {
                 return Ok(());
             }
         };
-        if ha_address == state.followed {
+        if master == state.followed {
             return Ok(());
         }
         state.end();
-        state.followed.clone_from(&ha_address);
+        state.followed.clone_from(&master);
         let ReplicaArguments { ha, writer, broker_id } = &state.arguments;
-        match ha_address {
-            Some(address) => {
+        match master {
+            Some(master) => {
                 let (ha, writer, stop) = (ha.clone(), writer.clone(), Arc::clone(&state.stop));
-                let damage = std::sync::Mutex::default();
-                let following = Following { ha, writer, broker_id: *broker_id, address, stop, damage };
+                let damage = MasterDamage::default();
+                let following = Following { ha, writer, broker_id: *broker_id, master, stop, damage };
                 let turn = Arc::clone(&state.turn);
                 ractor::concurrency::spawn(async move {
                     let _turn = turn.lock().await;
@@ -191,7 +196,7 @@ impl State {
 
 /// Why a connection to a master ended.
 #[derive(Debug, thiserror::Error)]
-enum End {
+pub(super) enum End {
     #[error("the master closed the connection")]
     Closed,
     #[error("the master cannot be reached: {0}")]
@@ -213,14 +218,13 @@ enum End {
 }
 
 /// A task that follows one master until it is told to stop.
-struct Following {
-    ha: HaState,
+pub(super) struct Following {
+    pub ha: HaState,
     writer: LogWriterHandle,
     broker_id: u64,
-    address: String,
+    pub master: Leader,
     stop: Arc<AtomicBool>,
-    /// Where the master's log is damaged, the first bytes there, and since when that is known.
-    damage: std::sync::Mutex<Option<((PhysicalOffset, u32), Millis)>>,
+    damage: MasterDamage,
 }
 
 impl Following {
@@ -250,7 +254,12 @@ impl Following {
             }
             let why = end.to_string();
             if why != said {
-                tracing::warn!(master = self.address, why, "this slave does not follow its master; trying on");
+                crate::sometimes!("a slave did not follow its master");
+                tracing::warn!(
+                    master = self.master.ha_address,
+                    why,
+                    "this slave does not follow its master; trying on"
+                );
                 said = why;
             }
             self.tell(state);
@@ -269,21 +278,7 @@ impl Following {
 
     fn tell(&self, state: FollowState) {
         if !self.is_stopped() {
-            self.ha.set_following(Some(self.address.clone()), state);
-        }
-    }
-
-    /// Whether the master has had this damage for so long that it will not be mended.
-    fn is_lasting(&self, at: PhysicalOffset, bytes: &[u8]) -> bool {
-        // On another way, or from another master, other bytes may come.
-        let seen = (at, crc32fast::hash(&bytes[..bytes.len().min(BODY_CRC_AT)]));
-        let mut damage = self.damage.lock().unwrap_or_else(PoisonError::into_inner);
-        match *damage {
-            Some((known, since)) if known == seen => self.now().since(since) >= DAMAGE_LASTS_MS,
-            _ => {
-                *damage = Some((seen, self.now()));
-                false
-            }
+            self.ha.set_following(Some(self.master.ha_address.clone()), state);
         }
     }
 
@@ -294,59 +289,25 @@ impl Following {
     /// One connection from its beginning to its end.
     async fn connect(&self, protocol: Protocol) -> Result<(), End> {
         let env = self.ha.env();
-        let stream = match select(env.net.connect(&self.address), env.clock.sleep(CONNECT_LIMIT)).await {
+        let stream = match select(env.net.connect(&self.master.ha_address), env.clock.sleep(CONNECT_LIMIT)).await {
             Either::Left((stream, _)) => stream?,
             Either::Right(_) => return Err(io::Error::from(io::ErrorKind::TimedOut).into()),
         };
         let mut out = Vec::new();
         let follower = Follower::new(protocol, self.broker_id, self.now(), &mut out);
         let mut link = MasterLink { task: self, stream, follower, out, written: 0, seen: 0, log: Vec::new(), protocol };
-        if protocol == Protocol::Switch {
-            let handshake = link.handshake().await?;
-            self.meet(&handshake).await?;
+        let mut may_be_silent = true;
+        match protocol {
+            Protocol::Switch => {
+                let handshake = link.handshake().await?;
+                self.meet(&handshake).await?;
+            }
+            Protocol::Plain => may_be_silent = self.meet_plainly().await?,
         }
-        link.follow().await
+        link.follow(may_be_silent).await
     }
 
-    /// Compares this log with the master's and takes back what the master does not have.
-    async fn meet(&self, master: &MasterHandshake) -> Result<(), End> {
-        let store = self.ha.store();
-        let end = store.end();
-        let epochs = self.ha.epochs();
-        match epochs.parting(end, &master.epochs, master.end) {
-            Parting::At(at) => match self.take_back(Epochs::clone(&epochs), at).await {
-                Err(End::Store(StoreError::Confirmed { confirmed })) => Err(End::Refused(format!(
-                    "the master's log and this one part at {}, and what is here up to {} is confirmed: promote this \
-                     slave, or move its store away to have it copy the master anew",
-                    at.0, confirmed.0
-                ))),
-                taken_back => taken_back,
-            },
-            // All of it has expired on the master, and its oldest file comes behind: it begins anew there.
-            Parting::Before(start) if end < start => Ok(()),
-            Parting::Before(start) => Err(End::Refused(format!(
-                "this log ends at {}, and the master has nothing before {}: move this slave's store away to have it copy \
-                 the master anew",
-                end.0, start.0
-            ))),
-            Parting::Foreign => Err(End::Refused(
-                "this log has nothing in common with the master's: it belongs to another broker, or the master lost its \
-                 disk"
-                    .to_owned(),
-            )),
-        }
-    }
-
-    /// Both logs are equal up to `at`, and epochs that begin there have nothing here.
-    async fn take_back(&self, mut epochs: Epochs, at: PhysicalOffset) -> Result<(), End> {
-        if at < self.ha.store().end() {
-            self.operate(Change::Truncate(at)).await?;
-        }
-        epochs.cut(at);
-        Ok(self.ha.save_epochs(epochs).await?)
-    }
-
-    async fn operate(&self, change: Change) -> Result<(), End> {
+    pub(super) async fn operate(&self, change: Change) -> Result<(), End> {
         Ok(self.writer.operate(change).await.ok_or(End::Stopped)??)
     }
 
@@ -381,7 +342,8 @@ impl MasterLink<'_> {
         }
     }
 
-    async fn follow(&mut self) -> Result<(), End> {
+    /// Follows until something ends it. A plain master may send nothing for long only if it `may_be_silent`.
+    async fn follow(&mut self, may_be_silent: bool) -> Result<(), End> {
         let (task, now) = (self.task, self.task.now());
         let store = task.ha.store();
         let mut end = store.end().0;
@@ -394,7 +356,7 @@ impl MasterLink<'_> {
         task.tell(FollowState::Following);
         while !task.is_stopped() {
             self.append().await?;
-            let waits_for_first = self.protocol == Protocol::Plain && store.end().0 == 0;
+            let waits_for_first = store.end() == store.min() && !may_be_silent;
             if waits_for_first && task.now().since(now) > FIRST_BYTES_MS {
                 return Err(End::Refused(
                     "the master sends nothing from the beginning of its log: it is empty, or its oldest files have \
@@ -446,7 +408,7 @@ impl MasterLink<'_> {
             match replicated.result {
                 Err(ReplicateError::Damaged { at: damaged, what }) => {
                     self.log.drain(..(damaged.0 - at.0) as usize);
-                    if !task.is_lasting(damaged, &self.log) {
+                    if !task.damage.lasts(damaged, &self.log, task.now()) {
                         return Err(ReplicateError::Damaged { at: damaged, what }.into());
                     }
                     self.take_damaged(damaged).await?;
@@ -513,48 +475,5 @@ impl MasterLink<'_> {
             true => Poll::Ready(Ok(())),
             false => Poll::Pending,
         }
-    }
-}
-
-/// How many of these bytes, which the log has from `at` on and in a file that ends `in_file` bytes behind that, stand before
-/// the next whole record; `None` if that is not here yet.
-fn next_record(bytes: &[u8], at: u64, in_file: u64) -> Option<usize> {
-    let says = |from: usize| bytes.get(from + PHYSICAL_OFFSET_AT..)?.first_chunk().map(|at| u64::from_be_bytes(*at));
-    let last = bytes.len().min(in_file as usize);
-    let begins =
-        |from: &usize| says(*from) == Some(at + *from as u64) && parse(&bytes[*from..], BodyCrc::Verify).is_ok();
-    (1..last).find(begins).or((last as u64 == in_file).then_some(last))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn damage_ends_where_a_record_says_that_it_begins() {
-        let at = 5_000_u64;
-        let mut bytes = vec![7; 300];
-        assert_eq!(next_record(&bytes, at, 1_000), None, "more is to come");
-        assert_eq!(next_record(&bytes, at, 300), Some(300), "the file ends");
-        let record = crate::proto::message::encode::NewRecord {
-            topic: "t",
-            queue_id: 0,
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp: Millis(1),
-            born_host: ([10, 0, 0, 9], 40_000).into(),
-            store_host: ([10, 0, 0, 1], 10_911).into(),
-            reconsume_times: 0,
-            prepared_transaction_offset: 0,
-            body: b"body",
-            properties: "",
-            edits: &[],
-        };
-        let mut encoded = Vec::new();
-        crate::proto::message::encode::encode_record(&mut encoded, &record).unwrap();
-        encoded[PHYSICAL_OFFSET_AT..PHYSICAL_OFFSET_AT + 8].copy_from_slice(&(at + 300).to_be_bytes());
-        bytes.extend_from_slice(&encoded);
-        assert_eq!(next_record(&bytes, at, 1_000), Some(300));
-        assert_eq!(next_record(&bytes, at + 1, 1_000), None, "written for another place");
     }
 }

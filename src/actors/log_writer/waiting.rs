@@ -62,6 +62,7 @@ impl Waiting {
             self.synced(batch);
         }
         for batch in self.for_slaves.drain(..) {
+            crate::sometimes!("a send waited for slaves too long");
             batch.answer(Durability::ReplicationTimedOut);
         }
     }
@@ -162,6 +163,7 @@ impl State {
         self.deadline_armed = false;
         let now = self.env.clock.now();
         while let Some(batch) = pop_if(&mut self.waiting.for_sync, |batch| batch.sync_until <= now) {
+            crate::sometimes!("a send waited for its sync too long");
             match self.env.canary(Canary::AcknowledgeOnTimeOut) {
                 true => batch.reply.send(batch.appended),
                 false => batch.answer(Durability::SyncTimedOut),

@@ -137,6 +137,7 @@ impl OffsetTable {
         let keep = self.keeps_until(now);
         let position = self.position(group, (topic, queue_id), out)?;
         if let Some(target) = position.pull(step.from, step.by, now) {
+            crate::sometimes!("a group was reset while it pulled");
             return Some(target);
         }
         let offset = step.commit?;
@@ -152,7 +153,8 @@ impl OffsetTable {
     /// empty (a message between this answer and the client's next question was skipped: OFF-8). A retry queue always
     /// begins at its first message: whatever lies in it failed once and waits (RTY-7).
     pub fn query(&self, group: &str, queue: (&str, i32), zero_if_none: bool, facts: QueueFacts) -> Option<i64> {
-        if let Some(offset) = self.get(group, queue).and_then(Position::committed) {
+        let told = if self.canaries.has(Canary::PullsForCommits) { Position::pulled } else { Position::committed };
+        if let Some(offset) = self.get(group, queue).and_then(told) {
             return Some(offset);
         }
         if !zero_if_none || !facts.topic_exists {
@@ -288,6 +290,7 @@ impl OffsetTable {
             Commit::Stored => self.updated(),
             Commit::Resetting => {}
             Commit::Late { kept } => {
+                crate::sometimes!("a late commit was left out");
                 out.extend(report().map(|late| {
                     let LateCommit { group, queue, client, wanted } = late;
                     Effect::Report(Report::LateCommit { group, queue, client, wanted, kept })

@@ -42,27 +42,59 @@ impl Ground {
     }
 }
 
-/// A running child and its folder; both go when it is dropped.
+/// The data of servers, which goes with the last who uses it unless somebody wants to keep it.
+pub struct DataFolder {
+    path: PathBuf,
+    disk: Arc<dyn Disk>,
+    keep: bool,
+}
+
+impl DataFolder {
+    /// A new one, which goes.
+    pub fn temporary(ground: &Ground, kind: &str) -> Result<Arc<DataFolder>> {
+        DataFolder::make(ground, ground.folder(kind), false)
+    }
+
+    /// The user's, which stays.
+    pub fn kept(ground: &Ground, path: PathBuf) -> Result<Arc<DataFolder>> {
+        DataFolder::make(ground, path, true)
+    }
+
+    fn make(ground: &Ground, path: PathBuf, keep: bool) -> Result<Arc<DataFolder>> {
+        let disk = Arc::clone(&ground.env.disk);
+        disk.create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Arc::new(DataFolder { path, disk, keep }))
+    }
+}
+
+impl Drop for DataFolder {
+    fn drop(&mut self) {
+        if !self.keep {
+            // A folder that stays behind is the user's to remove; there is nobody to tell.
+            let _ = self.disk.remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// A running child, which ends when it is dropped, and its folder.
 struct Running {
     child: Child,
-    folder: PathBuf,
-    disk: Arc<dyn Disk>,
+    _folder: Arc<DataFolder>,
 }
 
 impl Running {
     /// Starts this binary with `arguments` and waits for the line that `is_ready` takes something out of.
     fn start<T>(
         ground: &Ground,
-        folder: PathBuf,
+        folder: Arc<DataFolder>,
         arguments: &[String],
         is_ready: impl Fn(&str) -> Option<T>,
     ) -> Result<(Running, T)> {
-        ground.env.disk.create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let program = std::env::current_exe().context("this program's own file is not known")?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).env("METAQ_LOG", "error");
         let child = process::spawn(&mut command).context("cannot start a server")?;
-        let mut running = Running { child, folder, disk: Arc::clone(&ground.env.disk) };
+        let mut running = Running { child, _folder: folder };
         ground.settle(&running.child)?;
         let output = running.child.stdout.take().context("the server has no output")?;
         for line in BufReader::new(output).lines() {
@@ -78,8 +110,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         process::terminate(&self.child);
         let _ = self.child.wait();
-        // A folder that stays behind is the user's to remove; there is nobody to tell.
-        let _ = self.disk.remove_dir_all(&self.folder);
     }
 }
 
@@ -92,20 +122,24 @@ pub struct PrivateBroker {
 }
 
 impl PrivateBroker {
-    /// Starts one.
+    /// Starts one with nothing stored.
     pub fn start(ground: &Ground, settings: &[String]) -> Result<PrivateBroker> {
+        PrivateBroker::start_in(ground, &DataFolder::temporary(ground, "broker")?, settings)
+    }
+
+    /// Starts one on the data of another that has ended.
+    pub fn start_in(ground: &Ground, folder: &Arc<DataFolder>, settings: &[String]) -> Result<PrivateBroker> {
         let started = ground.env.clock.monotonic();
         let (nameserver, broker) = (free_address()?, free_address()?);
-        let folder = ground.folder("broker");
         let mut arguments = ["up", "--data"].map(str::to_owned).to_vec();
-        arguments.push(folder.display().to_string());
+        arguments.push(folder.path.display().to_string());
         arguments.extend(["--nameserver".to_owned(), nameserver.to_string()]);
         arguments.extend(["--broker".to_owned(), broker.to_string()]);
         for setting in ground.settings.iter().chain(settings) {
             arguments.extend(["--set".to_owned(), setting.clone()]);
         }
         let is_ready = |line: &str| line.starts_with("ready").then_some(());
-        let (running, ()) = Running::start(ground, folder, &arguments, is_ready)?;
+        let (running, ()) = Running::start(ground, Arc::clone(folder), &arguments, is_ready)?;
         let ready_after = ground.env.clock.monotonic() - started;
         Ok(PrivateBroker { running, nameserver, ready_after })
     }
@@ -118,6 +152,11 @@ impl PrivateBroker {
     /// Its process.
     pub fn process(&self) -> u32 {
         self.running.child.id()
+    }
+
+    /// Ends it as a crash of its process would.
+    pub fn kill(mut self) -> Result<()> {
+        self.running.child.kill().context("cannot kill the broker")
     }
 
     /// It and a topic, which is made.
@@ -137,8 +176,8 @@ pub struct Probe {
 impl Probe {
     /// Starts one with a log of `bytes` bytes.
     pub fn start(ground: &Ground, bytes: u64) -> Result<Probe> {
-        let folder = ground.folder("probe");
-        let log: &Path = &folder.join("log");
+        let folder = DataFolder::temporary(ground, "probe")?;
+        let log: &Path = &folder.path.join("log");
         let arguments = ["bench", "probe-server", "--log", &log.display().to_string(), "--bytes", &bytes.to_string()];
         let addresses = |line: &str| {
             let mut words = line.split_whitespace();

@@ -4,7 +4,9 @@
 //! [`probe`] shows what the machine gives at most, [`ceiling`] puts a broker beside it, [`table`] does so for all that
 //! has a goal.
 
+mod backlog;
 mod ballast;
+mod beside;
 mod ceiling;
 mod client;
 mod consume;
@@ -14,6 +16,8 @@ mod local;
 mod measured;
 mod probe;
 mod produce;
+mod queues;
+mod restart;
 mod roundtrip;
 mod table;
 mod target;
@@ -93,6 +97,10 @@ enum BenchCommand {
     },
     /// Send transactions: half message and commit, of a cluster that runs
     Transactions(transactions::TransactionsArgs),
+    /// Fill a private broker with very many messages; measure it beside one with few, and its restart
+    Backlog(backlog::BacklogArgs),
+    /// Make very many topics on a private broker; measure sends to all beside sends to one, memory, and its restart
+    Queues(queues::QueuesArgs),
     /// Measure everything on private servers, beside the probe: what this machine gives a server without features
     Ceiling {
         #[command(flatten)]
@@ -296,6 +304,8 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
             }
         }
         BenchCommand::Transactions(args) => return transactions::run(args),
+        BenchCommand::Backlog(args) => return backlog::run(&bench, args),
+        BenchCommand::Queues(args) => return queues::run(&bench, args),
         BenchCommand::Ceiling { common, only } => {
             let ground = common.ground()?;
             let extent = Extent { messages: Some(common.messages.unwrap_or(600_000)), ..common.extent(1.5) };

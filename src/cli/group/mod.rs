@@ -1,5 +1,6 @@
 //! `metaq group`: consumer groups, how far they are, and moving them.
 
+mod change;
 mod reset;
 
 use std::process::ExitCode;
@@ -7,13 +8,13 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
+use self::change::{create, refuse_system_group, update, CreateGroup, UpdateGroup};
 use self::reset::{reset, ResetArgs};
 use super::connect::{run as run_on, Cluster, ClusterArgs};
 use super::console::tell;
-use super::fail::Failure;
 use super::show::{confirmed, count, span, Cell, ConfirmArgs, Details, JsonArg, ListArgs, Listing, Plan, Progress};
 use crate::client::GroupLag;
-use crate::proto::body::{ConsumerConnection, MessageModel, SubscriptionGroupConfig};
+use crate::proto::body::{Connection, ConsumerConnection, MessageModel, SubscriptionGroupConfig};
 use crate::proto::message::system::is_system_group;
 use crate::proto::remoting::version;
 
@@ -32,6 +33,12 @@ enum GroupCommand {
     Show(ShowGroup),
     /// Show how many messages wait for a group, queue by queue
     Lag(LagArgs),
+    /// Make a group on every broker; without it, one is made when its first consumer comes
+    Create(CreateGroup),
+    /// Change a group's settings on every broker; what is not named stays
+    Update(UpdateGroup),
+    /// Show who sends as a producer group
+    Producers(ProducersArgs),
     Reset(ResetArgs),
     /// Give a group the offsets of another; neither should run
     Clone(CloneArgs),
@@ -76,6 +83,19 @@ pub struct LagArgs {
     pub list: ListArgs,
 }
 
+/// Arguments of `metaq group producers`.
+#[derive(Debug, Args)]
+pub struct ProducersArgs {
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Which group
+    pub group: String,
+    /// A topic that it sends to
+    pub topic: String,
+    #[command(flatten)]
+    pub list: ListArgs,
+}
+
 /// Arguments of `metaq group clone`.
 #[derive(Debug, Args)]
 pub struct CloneArgs {
@@ -116,6 +136,9 @@ pub fn run(args: GroupArgs) -> Result<ExitCode> {
         GroupCommand::List(args) => run_on(&args.cluster.clone(), |cluster| list(cluster, args)),
         GroupCommand::Show(args) => run_on(&args.cluster.clone(), |cluster| show(cluster, args)),
         GroupCommand::Lag(args) => run_on(&args.cluster.clone(), |cluster| lag(cluster, args)),
+        GroupCommand::Producers(args) => run_on(&args.cluster.clone(), |cluster| producers(cluster, args)),
+        GroupCommand::Create(args) => run_on(&args.cluster.clone(), |cluster| create(cluster, args)),
+        GroupCommand::Update(args) => run_on(&args.cluster.clone(), |cluster| update(cluster, args)),
         GroupCommand::Reset(args) => run_on(&args.cluster.clone(), |cluster| reset(cluster, args)),
         GroupCommand::Clone(args) => run_on(&args.cluster.clone(), |cluster| clone(cluster, args)),
         GroupCommand::Delete(args) => run_on(&args.cluster.clone(), |cluster| delete(cluster, args)),
@@ -174,10 +197,10 @@ fn model(members: &ConsumerConnection) -> &'static str {
 }
 
 /// The members of a group as a list.
-pub fn members_list(members: Option<&ConsumerConnection>) -> Listing {
+pub fn members_list<'a>(members: impl IntoIterator<Item = &'a Connection>) -> Listing {
     let columns = [("id", "CLIENT"), ("address", "ADDRESS"), ("language", "LANGUAGE"), ("version", "VERSION")];
     let mut listing = Listing::new(&columns, "nobody is connected");
-    for member in members.iter().flat_map(|members| &members.connection_set) {
+    for member in members {
         listing.push(vec![
             Cell::text(&member.client_id),
             Cell::text(&member.client_addr),
@@ -210,10 +233,14 @@ pub async fn show(cluster: Cluster, args: ShowGroup) -> Result<ExitCode> {
         .fact("model", "model", members.as_ref().map_or(Cell::None, |members| Cell::text(model(members))))
         .fact("consumeEnabled", "may consume", Cell::Flag(settings.consume_enable))
         .fact("broadcastEnabled", "may broadcast", Cell::Flag(settings.consume_broadcast_enable))
+        .fact("fromMinEnabled", "may begin at first", Cell::Flag(settings.consume_from_min_enable))
         .fact("orderly", "orderly", Cell::Flag(settings.consume_message_orderly))
+        .fact("notifies", "members are told", Cell::Flag(settings.notify_consumer_ids_changed_enable))
+        .fact("readFrom", "reads from", Cell::Number(settings.broker_id))
+        .fact("readSlowlyFrom", "far behind from", Cell::Number(settings.which_broker_when_consume_slowly))
         .fact("retriesMax", "retries", Cell::Number(i64::from(settings.retry_max_times)))
         .fact("retryQueues", "retry queues", Cell::Number(i64::from(settings.retry_queue_nums)))
-        .list("members", "members", members_list(members.as_ref()))
+        .list("members", "members", members_list(members.iter().flat_map(|members| &members.connection_set)))
         .list("subscriptions", "subscriptions", subscriptions);
     cluster.screen.details(&details, args.json);
     if !args.json.json && lag.total() > 0 {
@@ -269,6 +296,14 @@ fn lag_list(cluster: &Cluster, lag: &GroupLag) -> Listing {
     listing
 }
 
+/// `metaq group producers`
+pub async fn producers(cluster: Cluster, args: ProducersArgs) -> Result<ExitCode> {
+    cluster.route(&args.topic).await?;
+    let members = cluster.admin.producers(&args.group, &args.topic).await?;
+    cluster.screen.list(&members_list(&members.connection_set), &args.list)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// `metaq group clone`
 pub async fn clone(cluster: Cluster, args: CloneArgs) -> Result<ExitCode> {
     settings(&cluster, &args.from).await?;
@@ -304,9 +339,7 @@ pub async fn clone(cluster: Cluster, args: CloneArgs) -> Result<ExitCode> {
 
 /// `metaq group delete`
 pub async fn delete(cluster: Cluster, args: DeleteGroup) -> Result<ExitCode> {
-    if is_system_group(&args.group) {
-        return Err(Failure::refused(format!("`{}` is a group of RocketMQ itself", args.group)).into());
-    }
+    refuse_system_group(&args.group)?;
     settings(&cluster, &args.group).await?;
     let members = cluster.admin.consumers(&args.group).await?;
     let members_count = members.as_ref().map_or(0, |members| members.connection_set.len());

@@ -51,6 +51,12 @@ enum Mqadmin {
     BrokerStatus(Ignored),
     /// As `group lag`, without -g `group list`
     ConsumerProgress(ConsumerProgress),
+    /// As `group create --replace`
+    UpdateSubGroup(UpdateSubGroup),
+    /// As `group producers`
+    ProducerConnection(ProducerConnection),
+    /// As `cluster config`
+    GetBrokerConfig(OfBroker),
     /// As `group show`
     ConsumerConnection(OfGroup),
     /// As `group show`
@@ -120,6 +126,17 @@ fn words(command: Mqadmin) -> Result<Words> {
         Mqadmin::ConsumerConnection(args) | Mqadmin::ConsumerStatus(args) | Mqadmin::GetConsumerConfig(args) => {
             Words::new("group show").name(args.group)
         }
+        Mqadmin::UpdateSubGroup(args) => {
+            // What is not named there is false, not what it was.
+            let words = Words::new("group create --replace").name(args.group).option("--broker", args.broker);
+            let words = words.option("--consume", args.consume).option("--from-min", Some(args.from_min == Some(true)));
+            let words = words.option("--broadcast", Some(args.broadcast == Some(true)));
+            let words = words.option("--orderly", args.orderly).option("--notify", args.notify);
+            let words = words.option("--retries", args.retries).option("--retry-queues", args.retry_queues);
+            words.option("--read-from", args.read_from).option("--read-slowly-from", args.read_slowly_from)
+        }
+        Mqadmin::ProducerConnection(args) => Words::new("group producers").name(args.group).name(args.topic),
+        Mqadmin::GetBrokerConfig(args) => Words::new("cluster config").name(args.broker),
         Mqadmin::DeleteSubGroup(args) => {
             let keep = args.remove_offset != Some(true);
             Words::new("group delete --yes").flag("--keep-offsets", keep).name(args.group)

@@ -44,6 +44,50 @@ pub struct UpdateTopic {
 }
 
 #[derive(Debug, Args)]
+pub struct OfBroker {
+    #[arg(short = 'b', long = "brokerAddr")]
+    pub broker: String,
+    #[arg(short = 'c', long = "clusterName", hide = true)]
+    pub _cluster: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ProducerConnection {
+    #[arg(short = 'g', long = "producerGroup")]
+    pub group: String,
+    #[arg(short = 't', long = "topic")]
+    pub topic: String,
+}
+
+#[derive(Debug, Args)]
+pub struct UpdateSubGroup {
+    #[arg(short = 'g', long = "groupName")]
+    pub group: String,
+    #[arg(short = 'c', long = "clusterName", hide = true)]
+    pub _cluster: Option<String>,
+    #[arg(short = 'b', long = "brokerAddr")]
+    pub broker: Option<String>,
+    #[arg(short = 's', long = "consumeEnable")]
+    pub consume: Option<bool>,
+    #[arg(short = 'm', long = "consumeFromMinEnable")]
+    pub from_min: Option<bool>,
+    #[arg(short = 'd', long = "consumeBroadcastEnable")]
+    pub broadcast: Option<bool>,
+    #[arg(short = 'o', long = "consumeMessageOrderly")]
+    pub orderly: Option<bool>,
+    #[arg(short = 'q', long = "retryQueueNums")]
+    pub retry_queues: Option<i32>,
+    #[arg(short = 'r', long = "retryMaxTimes")]
+    pub retries: Option<i32>,
+    #[arg(short = 'i', long = "brokerId")]
+    pub read_from: Option<i64>,
+    #[arg(short = 'w', long = "whichBrokerWhenConsumeSlowly")]
+    pub read_slowly_from: Option<i64>,
+    #[arg(short = 'a', long = "notifyConsumerIdsChanged")]
+    pub notify: Option<bool>,
+}
+
+#[derive(Debug, Args)]
 pub struct StatsAll {
     #[arg(short = 't', long = "topic")]
     pub topic: Option<String>,

@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 
 use self::change::{create, delete, update, CreateTopic, DeleteTopic, UpdateTopic};
 use super::connect::{run as run_on, Cluster, ClusterArgs};
+use super::console::tell;
 use super::show::{Cell, Details, JsonArg, ListArgs, Listing, Progress};
 use crate::client::Error;
 use crate::proto::body::{permission, TopicConfig};
@@ -88,7 +89,11 @@ pub fn run(args: TopicArgs) -> Result<ExitCode> {
 /// `metaq topic list`
 pub async fn list(cluster: Cluster, args: ListTopics) -> Result<ExitCode> {
     let mut topics: BTreeMap<String, Vec<TopicConfig>> = BTreeMap::new();
-    for configs in cluster.admin.all_topic_configs().await?.into_values() {
+    for (broker, configs) in answered(cluster.admin.all_topic_configs().await?)? {
+        let Some(configs) = configs else {
+            tell!("note: topics that only {broker} has are missing here");
+            continue;
+        };
         for (topic, config) in configs {
             topics.entry(topic).or_default().push(config);
         }
@@ -118,6 +123,26 @@ pub async fn list(cluster: Cluster, args: ListTopics) -> Result<ExitCode> {
         cluster.hint("make one with", "topic create TOPIC");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What brokers said; of those that said nothing, a warning. If none did, the error of one.
+fn answered<T>(answers: BTreeMap<String, Result<T, Error>>) -> Result<Vec<(String, Option<T>)>> {
+    let mut all = Vec::with_capacity(answers.len());
+    let mut last = None;
+    for (broker, answer) in answers {
+        match answer {
+            Ok(answer) => all.push((broker, Some(answer))),
+            Err(error) => {
+                tell!("warning: {broker}: {error}");
+                all.push((broker, None));
+                last = Some(error);
+            }
+        }
+    }
+    match last {
+        Some(error) if all.iter().all(|(_, answer)| answer.is_none()) => Err(error.into()),
+        _ => Ok(all),
+    }
 }
 
 /// Tells topics of applications from others.

@@ -41,8 +41,7 @@ impl Admin {
     pub async fn groups(&self) -> Result<BTreeMap<String, SubscriptionGroupConfig>, Error> {
         let mut groups = BTreeMap::new();
         for (_, address) in self.masters().await? {
-            let answer = self.ask(&address, Command::request(request::GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).await?;
-            groups.extend(read_body::<SubscriptionGroupWrapper>(&answer)?.subscription_group_table);
+            groups.extend(self.groups_on(&address).await?);
         }
         Ok(groups)
     }
@@ -52,8 +51,33 @@ impl Admin {
     /// # Errors
     /// [`Error::Refused`] for an illegal name.
     pub async fn put_group(&self, group: &SubscriptionGroupConfig) -> Result<(), Error> {
-        let command = Command::request(request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP).with_body(to_vec(group));
-        self.tell_all(command).await
+        self.tell_all(put_group_command(group)).await
+    }
+
+    /// Makes or changes a group on one broker, by its address.
+    ///
+    /// # Errors
+    /// As [`Admin::put_group`].
+    pub async fn put_group_on(&self, address: &str, group: &SubscriptionGroupConfig) -> Result<(), Error> {
+        self.ask(address, put_group_command(group)).await.map(drop)
+    }
+
+    /// A group's settings by broker name; none where it is not known.
+    ///
+    /// # Errors
+    /// As [`Admin::groups`].
+    pub async fn group_configs(&self, group: &str) -> Result<BTreeMap<String, SubscriptionGroupConfig>, Error> {
+        let mut configs = BTreeMap::new();
+        for (broker, address) in self.masters().await? {
+            let config = self.groups_on(&address).await?.remove(group);
+            configs.extend(config.map(|config| (broker, config)));
+        }
+        Ok(configs)
+    }
+
+    async fn groups_on(&self, address: &str) -> Result<BTreeMap<String, SubscriptionGroupConfig>, Error> {
+        let answer = self.ask(address, Command::request(request::GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).await?;
+        Ok(read_body::<SubscriptionGroupWrapper>(&answer)?.subscription_group_table)
     }
 
     /// Deletes a group's settings on every broker and, if wanted, its offsets. Its retry and dead-letter topics stay.
@@ -175,4 +199,8 @@ impl Admin {
         }
         Err(last)
     }
+}
+
+fn put_group_command(group: &SubscriptionGroupConfig) -> Command {
+    Command::request(request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP).with_body(to_vec(group))
 }

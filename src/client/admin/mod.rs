@@ -26,15 +26,21 @@ pub use statistics::TopicTraffic;
 /// Changes go to the master of every broker of the cluster, one after the other; the first refusal ends them and is the
 /// error, so what was done before stays. All of them may be repeated.
 ///
-/// ```no_run
-/// # use metaq::client::Client;
-/// # async fn example(client: Client) -> Result<(), metaq::client::Error> {
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (env, data) = (metaq::env::real::env(), tempfile::tempdir()?);
+/// # let cluster = metaq::Embedded::start(&env, data.path(), "").await?;
+/// # let client = metaq::client::Client::new(&env, cluster.nameserver())?;
 /// let admin = client.admin();
 /// admin.create_topic("Orders", 8).await?;
 /// for queue in admin.queues("Orders").await? {
 ///     println!("{}/{} ends at {}", queue.broker_name, queue.queue_id, admin.max_offset(&queue).await?);
 /// }
-/// println!("{} messages wait", admin.lag("billing", None).await?.total());
+/// assert_eq!(admin.queues("Orders").await?.len(), 8);
+/// assert_eq!(admin.lag("billing", None).await?.total(), 0);
+/// # client.close().await;
+/// # cluster.stop().await?;
 /// # Ok(())
 /// # }
 /// ```

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use futures::future::join_all;
+
 use super::Admin;
 use crate::client::error::Error;
 use crate::client::nameservers::read_body;
@@ -51,27 +53,30 @@ impl Admin {
     pub async fn topic_configs(&self, topic: &str) -> Result<BTreeMap<String, TopicConfig>, Error> {
         let mut configs = BTreeMap::new();
         for (broker, address) in self.masters_of(topic).await? {
-            let answer = self.ask(&address, Command::request(request::GET_ALL_TOPIC_CONFIG)).await?;
-            let mut table: TopicConfigSerializeWrapper = read_body(&answer)?;
-            if let Some(config) = table.topic_config_table.remove(topic) {
-                configs.insert(broker, config);
-            }
+            let config = self.topics_on(&address).await?.remove(topic);
+            configs.extend(config.map(|config| (broker, config)));
         }
         Ok(configs)
     }
 
-    /// The settings of all topics, by broker name and topic.
+    /// The settings of all topics, by broker name and topic; of a broker that does not answer, why. All are asked at once.
     ///
     /// # Errors
-    /// [`Error::NoNameServer`], [`Error::NoBroker`], or a broker does not answer.
-    pub async fn all_topic_configs(&self) -> Result<BTreeMap<String, BTreeMap<String, TopicConfig>>, Error> {
-        let mut configs = BTreeMap::new();
-        for (broker, address) in self.masters().await? {
-            let answer = self.ask(&address, Command::request(request::GET_ALL_TOPIC_CONFIG)).await?;
-            let table: TopicConfigSerializeWrapper = read_body(&answer)?;
-            configs.insert(broker, table.topic_config_table);
-        }
-        Ok(configs)
+    /// [`Error::NoNameServer`]; [`Error::NoBroker`] of an empty cluster.
+    pub async fn all_topic_configs(
+        &self,
+    ) -> Result<BTreeMap<String, Result<BTreeMap<String, TopicConfig>, Error>>, Error> {
+        let masters = self.masters().await?;
+        let asked = masters.into_iter().map(|(broker, address)| async move {
+            let topics = self.topics_on(&address).await;
+            (broker, topics)
+        });
+        Ok(join_all(asked).await.into_iter().collect())
+    }
+
+    async fn topics_on(&self, address: &str) -> Result<BTreeMap<String, TopicConfig>, Error> {
+        let answer = self.ask(address, Command::request(request::GET_ALL_TOPIC_CONFIG)).await?;
+        Ok(read_body::<TopicConfigSerializeWrapper>(&answer)?.topic_config_table)
     }
 
     /// Deletes a topic and its messages on every broker, and its routes.

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use super::core::{Core, Handler};
 use super::owned::OwnedQueue;
 use super::rebalance::State;
-use super::{orderly, pull};
+use super::{orderly, pull, scheduled};
 use crate::client::error::Error;
 use crate::client::rules::start::{start, Start};
 use crate::client::timing::within;
@@ -75,10 +75,15 @@ impl State {
     fn begin(&self, owned: OwnedQueue) {
         let owned = Arc::new(owned);
         self.core.owned().insert(owned.queue.clone(), Arc::clone(&owned));
-        if matches!(self.core.handler, Handler::Orderly(_)) {
-            ractor::concurrency::spawn(orderly::run(Arc::clone(&self.core), Arc::clone(&owned)));
+        let core = Arc::clone(&self.core);
+        match self.core.handler {
+            Handler::Scheduled(_) => drop(ractor::concurrency::spawn(scheduled::run(core, owned))),
+            Handler::Orderly(_) => {
+                ractor::concurrency::spawn(orderly::run(Arc::clone(&core), Arc::clone(&owned)));
+                ractor::concurrency::spawn(pull::run(core, owned));
+            }
+            Handler::Concurrent(_) | Handler::Poll(_) => drop(ractor::concurrency::spawn(pull::run(core, owned))),
         }
-        ractor::concurrency::spawn(pull::run(Arc::clone(&self.core), owned));
     }
 
     /// Gives queues back: nothing begins in them any more; where a listener still runs in order, the rest waits for it.

@@ -15,6 +15,7 @@ use super::listener::Listener;
 use super::offsets::Offsets;
 use super::owned::OwnedQueue;
 use super::rebalance::RebalanceMessage;
+use super::scheduled::Task;
 use crate::audit;
 use crate::client::instance::Shared;
 use crate::client::recorder::Recorder;
@@ -76,6 +77,15 @@ pub(super) enum Handler {
     Orderly(Listener),
     /// Whoever polls; told that there is something.
     Poll(Notify),
+    /// A task, called with what each pull of a queue brought; it says when the next one is.
+    Scheduled(Task),
+}
+
+impl Handler {
+    /// Whether the application asks for messages, instead of having them brought to a listener.
+    pub fn asks(&self) -> bool {
+        matches!(self, Handler::Poll(_) | Handler::Scheduled(_))
+    }
 }
 
 /// One consumer.

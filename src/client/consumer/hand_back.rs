@@ -2,7 +2,7 @@
 //! letters.
 
 use super::core::Core;
-use crate::client::compression::pack;
+use crate::client::compression::{pack, CompressionType};
 use crate::client::error::Error;
 use crate::client::instance::refusal;
 use crate::client::message::Received;
@@ -91,7 +91,10 @@ pub(super) async fn send_to_retry(
     } else {
         0
     };
-    let packed = (came_packed == 0 && message.body.len() >= COMPRESS_ABOVE).then(|| pack(&message.body)).flatten();
+    // Whoever read it the first time reads its compression.
+    let kind = CompressionType::of(message.sys_flag);
+    let packs = came_packed == 0 && message.body.len() >= COMPRESS_ABOVE;
+    let packed = packs.then(|| pack(kind, &message.body)).flatten();
     let (body, flags) = packed.unwrap_or_else(|| (message.body.clone(), came_packed));
     let header = SendHeader {
         producer_group: INNER_PRODUCER.into(),

@@ -83,8 +83,8 @@ impl GroupMember for Member {
             let (listener, order) = match &core.handler {
                 Handler::Concurrent(listener) => (listener, false),
                 Handler::Orderly(listener) => (listener, true),
-                Handler::Poll(_) => {
-                    let remark = Some("this consumer polls, it has no listener".to_owned());
+                Handler::Poll(_) | Handler::Scheduled(_) => {
+                    let remark = Some("this consumer asks for messages, it has no listener".to_owned());
                     let consume_result = ConsumeResult::CrThrowException;
                     return ConsumeMessageDirectlyResult { remark, consume_result, ..Default::default() };
                 }
@@ -154,10 +154,13 @@ struct TopicInfo {
 
 impl Core {
     fn heartbeat(&self) -> ConsumerData {
-        let polls = matches!(self.handler, Handler::Poll(_));
         ConsumerData {
             consume_from_where: self.settings.consume_from.in_heartbeat(),
-            consume_type: if polls { ConsumeType::ConsumeActively } else { ConsumeType::ConsumePassively },
+            consume_type: if self.handler.asks() {
+                ConsumeType::ConsumeActively
+            } else {
+                ConsumeType::ConsumePassively
+            },
             group_name: self.group.clone(),
             message_model: if self.broadcasting { MessageModel::Broadcasting } else { MessageModel::Clustering },
             subscription_data_set: self.subscriptions().values().cloned().collect(),
@@ -202,7 +205,7 @@ impl Core {
             (topic, info)
         };
         let orderly = matches!(self.handler, Handler::Orderly(_));
-        let kind = if matches!(self.handler, Handler::Poll(_)) { "CONSUME_ACTIVELY" } else { "CONSUME_PASSIVELY" };
+        let kind = if self.handler.asks() { "CONSUME_ACTIVELY" } else { "CONSUME_PASSIVELY" };
         RunningInfo {
             mq_table: self.owned().values().map(queue).collect(),
             properties: BTreeMap::from([

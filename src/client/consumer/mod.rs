@@ -5,6 +5,7 @@
 //!   └ per queue: pull loop ── long polls ──> OwnedQueue ──┬─> a task per batch (concurrent)
 //!                                                         ├─> one worker (orderly)
 //!                                                         └─> poll (pull consumer)
+//!   └ or, per queue: pull, call, pause as long as the call said (scheduled pulls)
 //! ```
 //!
 //! A queue that is lost and comes back is another [`OwnedQueue`](owned::OwnedQueue): late answers and late listeners hold
@@ -25,6 +26,7 @@ mod poll;
 mod pull;
 mod push;
 mod rebalance;
+mod scheduled;
 mod setup;
 mod stop;
 
@@ -32,3 +34,4 @@ pub use super::rules::start::ConsumeFrom;
 pub use listener::{Action, OrderlyAction};
 pub use poll::{Position, PullConsumer, PullConsumerBuilder};
 pub use push::{PushConsumer, PushConsumerBuilder};
+pub use scheduled::{NextPull, ScheduledConsumer};

@@ -29,16 +29,24 @@ const STREAM_POLL: Duration = Duration::from_secs(30);
 /// Polling again says that what the last poll gave is consumed; only then does the group's offset pass it. So each message
 /// is consumed at least once, provided it is done with before the next poll. There are no retries and no dead letters.
 ///
-/// ```no_run
-/// # use metaq::client::{Client, ConsumeFrom};
+/// ```
+/// # use metaq::client::{ConsumeFrom, Message};
 /// # use std::time::Duration;
-/// # async fn example(client: Client) -> Result<(), metaq::client::Error> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (env, data) = (metaq::env::real::env(), tempfile::tempdir()?);
+/// # let cluster = metaq::Embedded::start(&env, data.path(), "").await?;
+/// # let client = metaq::client::Client::new(&env, cluster.nameserver())?;
+/// # client.producer("shop").start()?.send(Message::new("Orders", "a book")).await?;
 /// let mut consumer =
 ///     client.pull_consumer("audit").subscribe("Orders", "*").consume_from(ConsumeFrom::First).start().await?;
 /// for message in consumer.poll(Duration::from_secs(5)).await? {
+///     assert_eq!(message.body, b"a book");
 ///     println!("{}/{} {}", message.queue.queue_id, message.offset, message.message_id());
 /// }
 /// consumer.close().await;
+/// # client.close().await;
+/// # cluster.stop().await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -63,10 +71,10 @@ pub enum Position {
 }
 
 /// Makes a [`PullConsumer`].
-#[must_use = "a consumer begins with `start`"]
+#[must_use = "a consumer begins with `start` or `scheduled`"]
 pub struct PullConsumerBuilder {
-    setup: Setup,
-    poll_max: usize,
+    pub(super) setup: Setup,
+    pub(super) poll_max: usize,
 }
 
 impl Client {

@@ -29,7 +29,7 @@ const MAY_BE_HELD: i32 = 2;
 const HAS_SUBSCRIPTION: i32 = 4;
 
 /// What a pull brought.
-enum Pulled {
+pub(super) enum Pulled {
     /// Go on at `next`, and read from `broker_id` then.
     Messages { messages: Vec<Arc<Received>>, next: i64, broker_id: i64 },
     /// The queue goes on elsewhere: what is held is void.
@@ -76,7 +76,7 @@ async fn wait_for_room(core: &Core, owned: &OwnedQueue) {
 }
 
 /// Completes once the queue is taken away. Wake-ups for room are passed over: whoever waits for room looks first.
-async fn taken_away(owned: &OwnedQueue) {
+pub(super) async fn taken_away(owned: &OwnedQueue) {
     while !owned.is_dropped() {
         owned.room.notified().await;
     }
@@ -102,7 +102,7 @@ fn deliver(core: &Arc<Core>, owned: &Arc<OwnedQueue>, messages: Vec<Arc<Received
     }
 }
 
-async fn pull(
+pub(super) async fn pull(
     core: &Core,
     owned: &OwnedQueue,
     broker_id: i64,
@@ -153,14 +153,15 @@ fn wants(subscription: &SubscriptionData, message: &Received) -> bool {
 
 fn pull_command(core: &Core, owned: &OwnedQueue, subscription: &SubscriptionData) -> Command {
     // Members of a group have told their subscriptions by heartbeat; a poller may be in no group.
-    let tells = matches!(core.handler, Handler::Poll(_));
+    let tells = core.handler.asks();
+    let waits = !matches!(core.handler, Handler::Scheduled(_));
     let header = PullHeader {
         consumer_group: core.group.as_str().into(),
         topic: owned.queue.topic.as_str().into(),
         queue_id: owned.queue.queue_id,
         queue_offset: owned.process().pulled_to(),
         max_msg_nums: core.settings.pull_batch,
-        sys_flag: MAY_BE_HELD | if tells { HAS_SUBSCRIPTION } else { 0 },
+        sys_flag: if waits { MAY_BE_HELD } else { 0 } | if tells { HAS_SUBSCRIPTION } else { 0 },
         commit_offset: 0,
         suspend_timeout_millis: core.settings.hold.as_millis() as i64,
         subscription: tells.then(|| subscription.sub_string.as_str().into()),
@@ -174,7 +175,7 @@ fn pull_command(core: &Core, owned: &OwnedQueue, subscription: &SubscriptionData
 }
 
 /// How long to wait after an error, and what may help meanwhile.
-fn after_error(core: &Arc<Core>, owned: &OwnedQueue, error: &Error) -> Duration {
+pub(super) fn after_error(core: &Arc<Core>, owned: &OwnedQueue, error: &Error) -> Duration {
     tracing::debug!(queue = ?owned.queue, %error, "a pull failed");
     match error.code() {
         Some(response::FLOW_CONTROL) => return AFTER_FLOW_CONTROL,

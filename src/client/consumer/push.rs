@@ -21,22 +21,36 @@ use crate::proto::filter::ExpressionType;
 /// Members of a group share the queues of its topics; every message is consumed at least once by one of them. End it with
 /// [`PushConsumer::stop`]: dropped, it ends without waiting for what its listener has begun.
 ///
-/// ```no_run
-/// # use metaq::client::{Action, Client};
+/// ```
+/// # use metaq::client::{Action, ConsumeFrom, Message};
 /// # use std::time::Duration;
-/// # async fn example(client: Client) -> Result<(), metaq::client::Error> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (env, data) = (metaq::env::real::env(), tempfile::tempdir()?);
+/// # let cluster = metaq::Embedded::start(&env, data.path(), "").await?;
+/// # let client = metaq::client::Client::new(&env, cluster.nameserver())?;
+/// # let (told, mut bills) = tokio::sync::mpsc::unbounded_channel();
+/// # client.producer("shop").start()?.send(Message::new("Orders", "a book").tag("paid").key("order-1")).await?;
 /// let consumer = client
 ///     .push_consumer("billing")
 ///     .subscribe("Orders", "paid || refunded")
-///     .concurrently(|message| async move {
-///         match std::str::from_utf8(&message.body) {
-///             Ok(order) => println!("{}: {order}", message.message_id()),
-///             Err(_) => return Action::DeadLetter,
+///     .consume_from(ConsumeFrom::First)
+///     .concurrently(move |message| {
+/// #       let told = told.clone();
+///         async move {
+///             match std::str::from_utf8(&message.body) {
+///                 Ok(order) => println!("{}: {order}", message.message_id()),
+///                 Err(_) => return Action::DeadLetter,
+///             }
+/// #           told.send(message.body.clone()).unwrap();
+///             Action::Done
 ///         }
-///         Action::Done
 ///     })
 ///     .await?;
+/// # assert_eq!(bills.recv().await.unwrap(), b"a book");
 /// consumer.stop(Duration::from_secs(10)).await;
+/// # client.close().await;
+/// # cluster.stop().await?;
 /// # Ok(())
 /// # }
 /// ```

@@ -63,7 +63,7 @@ impl Setup {
             self.check_expression(&group, subscription).await?;
         }
         let member = self.group.is_some() && self.assigned.is_none();
-        let retries = member && !self.broadcasting && !matches!(handler, Handler::Poll(_));
+        let retries = member && !self.broadcasting && !handler.asks();
         if retries {
             let topic = retry_topic(&group);
             let subscription = self.subscription(&topic, ExpressionType::Tag, "*")?;

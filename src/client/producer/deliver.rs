@@ -42,27 +42,33 @@ impl Inner {
         self.client.route_to_send(topic, self.settings.default_queues).await
     }
 
-    /// The route within what time there is. One that was there before and is not now is waited for: its only broker restarts.
-    async fn route_in_time(&self, topic: &str, deadline: Deadline) -> Result<Arc<Route>, Error> {
+    /// The route within what time there is. What will come back is waited for: a route that was there before and is not
+    /// now, because the only broker restarts, and the master of one whose brokers have none, because a slave takes its place.
+    pub async fn route_in_time(&self, topic: &str, deadline: Deadline) -> Result<Arc<Route>, Error> {
         let clock = &*self.client.env.clock;
-        let was_there = self.choices().robins.contains_key(topic);
+        let mut was_there = self.choices().robins.contains_key(topic);
+        let mut route = within(clock, deadline.left(clock), self.route(topic)).await;
         loop {
-            let route = within(clock, deadline.left(clock), self.route(topic)).await;
-            match route.unwrap_or_else(|| Err(self.late_route())) {
-                Err(Error::NoRoute { .. } | Error::NoNameServer { .. })
-                    if was_there && deadline.left(clock) > ROUTE_PAUSE =>
-                {
-                    clock.sleep(ROUTE_PAUSE).await;
-                }
-                route => return route,
+            let comes_back = match &route {
+                Some(Ok(route)) => route.lacks_master(),
+                Some(Err(Error::NoRoute { .. } | Error::NoNameServer { .. })) => was_there,
+                Some(Err(_)) | None => false,
+            };
+            if !comes_back || deadline.left(clock) <= ROUTE_PAUSE {
+                return route.unwrap_or_else(|| Err(self.late_route()));
             }
+            clock.sleep(ROUTE_PAUSE).await;
+            was_there = true;
+            route = match route {
+                Some(Ok(_)) => within(clock, deadline.left(clock), self.client.fresh_route(topic)).await,
+                _ => within(clock, deadline.left(clock), self.route(topic)).await,
+            };
         }
     }
 
-    /// Sends a packet, within the producer's time-out; one [`Sent`] for each message in it.
-    pub async fn deliver(&self, packet: Packet, target: Target) -> Result<Vec<Sent>, SendError> {
+    /// Sends a packet before the deadline; one [`Sent`] for each message in it.
+    pub async fn deliver(&self, packet: Packet, target: Target, deadline: Deadline) -> Result<Vec<Sent>, SendError> {
         let clock = &*self.client.env.clock;
-        let deadline = Deadline::after(clock, self.settings.timeout);
         let _permits = self.permits(&packet, deadline).await?;
         let end = clock.monotonic() + deadline.left(clock);
         let mut attempts = Attempts::new(self.settings.retries, end, matches!(target, Target::Queue(_)));

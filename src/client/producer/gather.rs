@@ -58,7 +58,7 @@ impl Inner {
         let (mut messages, replies): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|waiting| (waiting.message, waiting.reply)).unzip();
         let sent = match messages.len() {
-            1 => self.send_one(messages.remove(0), Target::Any).await.map(|sent| vec![sent]),
+            1 => self.send_one(messages.remove(0), Target::Any, self.deadline()).await.map(|sent| vec![sent]),
             _ => self.send_batch(messages).await,
         };
         // Whoever stopped waiting meanwhile is not told.

@@ -22,6 +22,7 @@ use super::instance::Shared;
 use super::recorder::Sending;
 use super::rules::choice::{by_key, RoundRobin};
 use super::rules::latency::LatencyTable;
+use super::timing::Deadline;
 use super::{Message, MessageQueue};
 pub use options::{AutoBatch, ProducerBuilder};
 pub use request::RequestError;
@@ -34,9 +35,13 @@ pub use transaction::{LocalTransaction, Transacted, TransactionProducer};
 /// Every send is bounded by one time-out over all its attempts. Dropping the future of a send leaves nothing behind; the
 /// message may or may not be stored, as after a time-out.
 ///
-/// ```no_run
-/// # use metaq::client::{Client, Message};
-/// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+/// ```
+/// # use metaq::client::Message;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (env, data) = (metaq::env::real::env(), tempfile::tempdir()?);
+/// # let cluster = metaq::Embedded::start(&env, data.path(), "").await?;
+/// # let client = metaq::client::Client::new(&env, cluster.nameserver())?;
 /// let producer = client.producer("order-service").start()?;
 /// let sent = producer.send(Message::new("Orders", "a book").key("order-17")).await?;
 /// println!("{} is number {} of {}/{}", sent.message_id, sent.offset, sent.queue.broker_name, sent.queue.queue_id);
@@ -46,6 +51,9 @@ pub use transaction::{LocalTransaction, Transacted, TransactionProducer};
 ///     Err(error) if error.may_be_stored() => println!("nobody knows: {error}"),
 ///     Err(error) => println!("certainly not stored: {error}"),
 /// }
+/// # assert_eq!(client.admin().message_by_id(&sent.offset_message_id).await?.body, b"a book");
+/// # client.close().await;
+/// # cluster.stop().await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -90,7 +98,7 @@ impl Producer {
         if self.inner.settings.auto_batch.is_some() && packet::fits_a_batch(&message) {
             return self.gather(message).await;
         }
-        self.inner.send_one(message, Target::Any).await
+        self.inner.send_one(message, Target::Any, self.inner.deadline()).await
     }
 
     /// Sends a message to the queue of its key: messages with one key stand in one queue, in the order in which their
@@ -116,13 +124,17 @@ impl Producer {
         select: impl FnOnce(&[MessageQueue], &Message) -> usize,
     ) -> Result<Sent, SendError> {
         message.check(self.inner.settings.body_max)?;
-        let route = self.inner.route(&message.topic).await?;
+        let deadline = self.inner.deadline();
+        let route = self.inner.route_in_time(&message.topic, deadline).await?;
+        if route.writable.is_empty() {
+            return Err(Error::NoRoute { topic: message.topic }.into());
+        }
         let chosen = select(&route.writable, &message);
         let queue = route.writable.get(chosen).cloned().ok_or_else(|| {
             let have = route.writable.len();
             Error::Invalid(format!("queue {chosen} of topic `{}` was chosen, it has {have}", message.topic))
         })?;
-        self.inner.send_one(message, Target::Queue(queue)).await
+        self.inner.send_one(message, Target::Queue(queue), deadline).await
     }
 
     /// Sends a message to a given queue.
@@ -134,7 +146,7 @@ impl Producer {
             let what = format!("a message for topic `{}` cannot go to a queue of `{}`", message.topic, queue.topic);
             return Err(Error::Invalid(what).into());
         }
-        self.inner.send_one(message, Target::Queue(queue.clone())).await
+        self.inner.send_one(message, Target::Queue(queue.clone()), self.inner.deadline()).await
     }
 
     /// Sends messages of one topic to one queue in one request: all are stored, one after the other, or none.
@@ -188,25 +200,31 @@ impl Producer {
 }
 
 impl Inner {
-    async fn send_one(&self, mut message: Message, target: Target) -> Result<Sent, SendError> {
+    /// When a send that begins now is given up.
+    fn deadline(&self) -> Deadline {
+        Deadline::after(&*self.client.env.clock, self.settings.timeout)
+    }
+
+    async fn send_one(&self, mut message: Message, target: Target, deadline: Deadline) -> Result<Sent, SendError> {
         message.check(self.settings.body_max)?;
         let recorded = self.recorded(from_mut(&mut message));
         let packet = Packet::of_message(message, &self.client, &self.settings);
-        let mut sent = self.deliver_recorded(packet, target, recorded).await?;
+        let mut sent = self.deliver_recorded(packet, target, deadline, recorded).await?;
         sent.pop().ok_or_else(|| Error::Malformed { address: "the broker".into(), what: "no result".into() }.into())
     }
 
     /// Sends a message and tells neither recorder nor trace.
     async fn send_unnoticed(&self, message: Message, target: Target) -> Result<Sent, SendError> {
         message.check(self.settings.body_max)?;
-        let mut sent = self.deliver(Packet::of_message(message, &self.client, &self.settings), target).await?;
+        let mut sent =
+            self.deliver(Packet::of_message(message, &self.client, &self.settings), target, self.deadline()).await?;
         sent.pop().ok_or_else(|| Error::Malformed { address: "the broker".into(), what: "no result".into() }.into())
     }
 
     async fn send_batch(&self, mut messages: Vec<Message>) -> Result<Vec<Sent>, SendError> {
         let recorded = self.recorded(&mut messages);
         let packet = Packet::of_batch(&messages, &self.client, &self.settings)?;
-        self.deliver_recorded(packet, Target::Any, recorded).await
+        self.deliver_recorded(packet, Target::Any, self.deadline(), recorded).await
     }
 
     /// Tells the recorder, if there is one, of messages that are about to be sent.
@@ -218,11 +236,12 @@ impl Inner {
         &self,
         packet: Packet,
         target: Target,
+        deadline: Deadline,
         recorded: Option<Sending>,
     ) -> Result<Vec<Sent>, SendError> {
         let about = (packet.properties.as_str(), packet.body.len());
         let traced = self.client.trace_sending(&self.group, &packet.topic, &packet.ids, about);
-        let result = self.deliver(packet, target).await;
+        let result = self.deliver(packet, target, deadline).await;
         if let Some(recorded) = recorded {
             recorded.ended(&result);
         }

@@ -9,7 +9,7 @@ use super::gather::Gathering;
 use super::{Choices, Inner, Producer, SendError, Target};
 use crate::audit::{self, file::Entry};
 use crate::client::members::Checker;
-use crate::client::{Client, Error, Message};
+use crate::client::{Client, CompressionType, Error, Message};
 use crate::proto::message::names::validate_group;
 
 /// What a producer does. The defaults are those of RocketMQ's clients.
@@ -18,6 +18,7 @@ pub(super) struct Settings {
     pub timeout: Duration,
     pub retries: u32,
     pub compress_above: Option<usize>,
+    pub compress_with: CompressionType,
     pub body_max: usize,
     pub default_queues: i32,
     pub auto_batch: Option<AutoBatch>,
@@ -55,6 +56,7 @@ impl Client {
             timeout: Duration::from_secs(3),
             retries: 2,
             compress_above: Some(4096),
+            compress_with: CompressionType::Zlib,
             body_max: 4 * 1024 * 1024,
             default_queues: 4,
             auto_batch: None,
@@ -78,9 +80,15 @@ impl ProducerBuilder {
         self
     }
 
-    /// Bodies from so many bytes on travel compressed (zlib); 4096. `None`: none do.
+    /// Bodies from so many bytes on travel compressed, unless that makes them no smaller; 4096. `None`: none do.
     pub fn compress_above(mut self, bytes: Option<usize>) -> Self {
         self.settings.compress_above = bytes;
+        self
+    }
+
+    /// How bodies are compressed; zlib. Consumers of other makes may not read the other ones.
+    pub fn compress_with(mut self, kind: CompressionType) -> Self {
+        self.settings.compress_with = kind;
         self
     }
 

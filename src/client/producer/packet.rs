@@ -36,7 +36,7 @@ impl Packet {
         let id = client.keys.next(born_at);
         let properties = message.encoded_properties(&id);
         let compresses = settings.compress_above.is_some_and(|above| message.body.len() >= above);
-        let packed = if compresses { pack(&message.body) } else { None };
+        let packed = if compresses { pack(settings.compress_with, &message.body) } else { None };
         let (body, sys_flag) = packed.unwrap_or((message.body, 0));
         let is_reply =
             message.properties.get(properties::MESSAGE_TYPE).is_some_and(|kind| kind == super::request::REPLY);

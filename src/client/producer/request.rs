@@ -48,7 +48,8 @@ impl Producer {
             .property(properties::CORRELATION_ID, &id)
             .property(properties::REPLY_TO_CLIENT, &client.id)
             .property(properties::TTL, limit.as_millis().to_string());
-        let sent = within(clock, deadline.left(clock), self.inner.send_one(message, Target::Any)).await;
+        let sent =
+            within(clock, deadline.left(clock), self.inner.send_one(message, Target::Any, self.inner.deadline())).await;
         // If somebody may have got it all the same, the reply would say so.
         if let Some(Err(error)) = sent.as_ref().filter(|sent| sent.as_ref().is_err_and(|error| !error.may_be_stored()))
         {

@@ -57,11 +57,15 @@ pub struct Transacted {
 /// The broker keeps each message back until it is told the decision. If it is not, because this process died or a frame was
 /// lost, it asks any live producer of the group, so what was decided has to be found by the message alone.
 ///
-/// ```no_run
-/// # use metaq::client::{Client, LocalTransaction, Message};
+/// ```
+/// # use metaq::client::{LocalTransaction, Message};
 /// # async fn reserve(id: &str) -> bool { true }
 /// # async fn is_reserved(key: Option<&str>) -> bool { true }
-/// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (env, data) = (metaq::env::real::env(), tempfile::tempdir()?);
+/// # let cluster = metaq::Embedded::start(&env, data.path(), "").await?;
+/// # let client = metaq::client::Client::new(&env, cluster.nameserver())?;
 /// let producer = client.producer("order-service").transactional(|asked| async move {
 ///     if is_reserved(asked.keys().next()).await { LocalTransaction::Commit } else { LocalTransaction::Rollback }
 /// })?;
@@ -69,7 +73,11 @@ pub struct Transacted {
 /// let done = producer.send(order, |_| async {
 ///     if reserve("order-17").await { LocalTransaction::Commit } else { LocalTransaction::Rollback }
 /// });
-/// println!("{:?}", done.await?.state);
+/// let done = done.await?;
+/// assert_eq!(done.state, LocalTransaction::Commit);
+/// # assert_eq!(done.told, Ok(()));
+/// # client.close().await;
+/// # cluster.stop().await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -120,6 +128,7 @@ impl TransactionProducer {
         };
         let told = inner.end(&half, state).await;
         if let Err(error) = &told {
+            crate::sometimes!("a producer could not end a transaction");
             tracing::warn!(id = half.message_id, %error, "the broker was not told what became of a transaction");
         }
         Ok(Transacted { half, state, told })
@@ -145,7 +154,7 @@ impl Inner {
         message.check(self.settings.body_max)?;
         let mut packet = Packet::of_message(message, &self.client, &self.settings);
         packet.sys_flag |= sys_flag::TRANSACTION_PREPARED;
-        let mut sent = self.deliver(packet, Target::Any).await?;
+        let mut sent = self.deliver(packet, Target::Any, self.deadline()).await?;
         sent.pop().ok_or_else(|| Error::Malformed { address: "the broker".into(), what: "no result".into() }.into())
     }
 

@@ -46,6 +46,11 @@ impl Route {
         template.order_topic_conf = None;
         Route::new(topic, template)
     }
+
+    /// Whether there is nowhere to send to only because no broker of the topic has a master now.
+    pub fn lacks_master(&self) -> bool {
+        self.writable.is_empty() && self.data.queue_datas.iter().any(|queues| permission::is_writable(queues.perm))
+    }
 }
 
 /// The queues a producer may choose from. A topic with fixed queues lists those whether or not their broker is there:
@@ -205,6 +210,9 @@ mod tests {
         let data = route_data(&[("b", 0, 1, 2, 6), ("a", 0, 2, 1, 6), ("s", 1, 1, 1, 6), ("r", 0, 1, 1, 4)]);
         let route = Route::new("T", data);
         assert_eq!(names(&route.writable), ["a/0", "b/0", "b/1"], "s has no master, r is read-only");
+        let lacks_master = |brokers: &[_]| Route::new("T", route_data(brokers)).lacks_master();
+        assert!(lacks_master(&[("s", 1, 1, 1, 6), ("r", 0, 1, 1, 4)]) && !route.lacks_master());
+        assert!(!lacks_master(&[("r", 1, 1, 1, 4)]), "a master would change nothing");
         assert_eq!(names(&route.readable), ["a/0", "a/1", "b/0", "r/0", "s/0"]);
     }
 

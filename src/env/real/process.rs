@@ -27,6 +27,11 @@ pub fn anonymous_memory(process: u32) -> io::Result<u64> {
     bytes_of(&status, "RssAnon:")
 }
 
+/// Files, sockets and the like that a process has open.
+pub fn open_files(process: u32) -> io::Result<usize> {
+    fs::read_dir(format!("/proc/{process}/fd")).map(Iterator::count)
+}
+
 /// Memory that could be used, in bytes: what is free, and what files' pages hold that can be dropped.
 pub fn available_memory() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/meminfo")?;

@@ -70,6 +70,7 @@ impl LogWriter {
                 let _ = refuse_rest(batch, results, &refusal);
                 return;
             }
+            crate::sometimes!(!results.is_empty(), "a batch went on in another segment");
             if self.store.env.canary(Canary::RewriteBatch) {
                 results.clear();
             }

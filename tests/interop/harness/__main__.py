@@ -9,13 +9,13 @@ import threading
 import time
 from pathlib import Path
 
-from . import apache_broker, drivers, mqadmin, process, processes, toolchain
+from . import apache_broker, drivers, migration, mqadmin, process, processes, toolchain
 from .cluster import ApacheCluster, MetaqCluster
 from .report import Report
 
 RESULTS = toolchain.HERE / "results-apache.txt"
 # Groups of checks that are no client's driver; all need Java.
-GROUPS = ["mqadmin", "apache-broker", "processes"]
+GROUPS = ["mqadmin", "apache-broker", "processes", "migration"]
 
 
 def main():
@@ -118,7 +118,12 @@ class Target:
         self.report.run(self.name, "cluster", "stops", cluster.stop)
 
     def run_groups(self, groups):
-        actions = {"mqadmin": self.run_mqadmin, "apache-broker": self.run_apache_broker, "processes": self.run_processes}
+        actions = {
+            "mqadmin": self.run_mqadmin,
+            "apache-broker": self.run_apache_broker,
+            "processes": self.run_processes,
+            "migration": self.run_migration,
+        }
         for group in groups:
             self.guard(group, actions[group])
 
@@ -132,6 +137,11 @@ class Target:
         if self.name == "metaq":
             directory = self.directory / "apache-broker"
             apache_broker.run(self.report, self.options.metaq.resolve(), self.classpath, self.java, directory)
+
+    def run_migration(self):
+        if self.name == "metaq":
+            directory = self.directory / "migration"
+            migration.run(self.report, self.options.metaq.resolve(), self.classpath, self.java, directory)
 
     def run_processes(self):
         directory = self.directory / "processes"

@@ -51,6 +51,15 @@ fn mqadmins_names_and_options_work() {
     assert!(done(&["clusterList"]).contains("broker-a") && done(&["clusterList", "-m"]).contains("OUT TODAY"));
     assert!(done(&["brokerStatus", "-c", "DefaultCluster"]).contains("broker-a"));
     assert!(done(&["statsAll", "-a"]).contains("Orders"));
+    assert!(done(&["getBrokerConfig", "-b", address]).contains("brokerName"));
+    assert!(done(&["producerConnection", "-g", "pg", "-t", "Orders"]).contains("nobody is connected"));
+    done(&["updateSubGroup", "-c", "DefaultCluster", "-g", "copy", "-s", "false", "-r", "3", "-q", "2"]);
+    let copy = server.json(&["group", "show", "copy"]);
+    assert_eq!(
+        (&copy["consumeEnabled"], &copy["retriesMax"], &copy["retryQueues"]),
+        (&false.into(), &3.into(), &2.into())
+    );
+    assert_eq!(copy["broadcastEnabled"], false, "as there: what is not named is not kept");
     done(&["deleteSubGroup", "-g", "billing", "-c", "DefaultCluster", "-r", "true"]);
     done(&["deleteTopic", "-t", "Orders", "-c", "DefaultCluster"]);
     let gone = mqadmin(&["topicRoute", "-t", "Orders"]);

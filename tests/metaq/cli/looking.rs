@@ -1,7 +1,13 @@
 //! `metaq topic`, `cluster`, `group` and `offset`.
 
-use super::process::metaq;
+use std::sync::{Arc, OnceLock};
+
+use metaq::proto::body::{to_vec, BrokerData, ClusterInfo, TopicConfig, TopicConfigSerializeWrapper};
+use metaq::proto::remoting::{request, Response};
+
+use super::process::{metaq, run};
 use super::tool::Server;
+use crate::client::support::Server as Scripted;
 
 #[test]
 fn topics_are_made_shown_changed_and_deleted() {
@@ -118,6 +124,64 @@ fn groups_are_shown_moved_cloned_and_deleted() {
     server.done(&["group", "delete", "billing", "--yes"]);
     server.fails(&["group", "lag", "billing"], 1, &["group `billing` not found"]);
     server.fails(&["group", "delete", "TOOLS_CONSUMER", "--yes"], 1, &["is a group of RocketMQ itself"]);
+}
+
+#[test]
+fn groups_are_made_and_changed() {
+    let server = Server::start();
+    let made = server.run(&["group", "create", "billing", "--retries", "3", "--broadcast", "false"]);
+    assert!(made.code == Some(0) && made.err.contains("made group billing"), "{made:?}");
+    server.fails(&["group", "create", "billing"], 1, &["is there already", "group update billing"]);
+    let settings = || {
+        let shown = server.json(&["group", "show", "billing"]);
+        ["retriesMax", "broadcastEnabled", "consumeEnabled", "readSlowlyFrom"].map(|name| shown[name].to_string())
+    };
+    assert_eq!(settings(), ["3", "false", "true", "1"]);
+    let changed = server.run(&["group", "update", "billing", "--consume", "false", "--read-slowly-from", "2"]);
+    assert!(changed.err.contains("changed group billing on 1 broker"), "{changed:?}");
+    assert_eq!(settings(), ["3", "false", "false", "2"], "what is not named stays");
+    server.done(&["group", "update", "billing", "--consume", "true", "--broker", "broker-a"]);
+    server.done(&["group", "create", "billing", "--replace", "--broker", "broker-a"]);
+    assert_eq!(settings(), ["16", "true", "true", "1"]);
+    server.fails(&["group", "update", "billing"], 2, &["nothing is to be changed", "--retries N"]);
+    server.fails(&["group", "update", "biling", "--retries", "1"], 1, &["did you mean `billing`?"]);
+    server.fails(&["group", "update", "billing", "--retries", "1", "--broker", "broker-b"], 1, &["is not registered"]);
+    server.fails(&["group", "create", "TOOLS_CONSUMER"], 1, &["is a group of RocketMQ itself"]);
+
+    let shown = server.json(&["cluster", "config", "broker-a", "--key", "BROKERNAME"]);
+    assert_eq!((&shown[0]["key"], &shown[0]["value"]), (&"brokerName".into(), &"broker-a".into()));
+}
+
+/// A broker that is registered and gone must not hide what the others know.
+#[tokio::test(flavor = "multi_thread")]
+async fn topics_are_listed_although_a_broker_does_not_answer() {
+    let own = Arc::new(OnceLock::<String>::new());
+    let address = Arc::clone(&own);
+    let with_topics = Scripted::start(move |command| {
+        let body = match command.code {
+            request::GET_BROKER_CLUSTER_INFO => {
+                let broker = |name: &str, address: &str| {
+                    let broker_addrs = [(0, address.to_owned())].into();
+                    (name.to_owned(), BrokerData { broker_name: name.into(), broker_addrs, ..BrokerData::default() })
+                };
+                let brokers = [broker("broker-a", address.get()?), broker("broker-b", "127.0.0.1:1")];
+                to_vec(&ClusterInfo { broker_addr_table: brokers.into(), ..ClusterInfo::default() })
+            }
+            request::GET_ALL_TOPIC_CONFIG => {
+                let topics = [("Orders".to_owned(), TopicConfig::new("Orders", 4, 6))].into();
+                to_vec(&TopicConfigSerializeWrapper { topic_config_table: topics, ..Default::default() })
+            }
+            _ => return None,
+        };
+        Some(Response::success().with_body(body))
+    });
+    let with_topics = with_topics.await;
+    own.set(with_topics.address.clone()).unwrap();
+    let list = run(&["topic", "list", "-n", &with_topics.address]);
+    assert_eq!(list.code, Some(0), "{list:?}");
+    assert!(list.says("Orders  normal        1       4  rw"), "{list:?}");
+    assert!(list.says("warning: broker-b: cannot connect to 127.0.0.1:1"), "{list:?}");
+    assert!(list.says("note: topics that only broker-b has are missing here"), "{list:?}");
 }
 
 #[test]

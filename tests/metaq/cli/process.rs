@@ -123,6 +123,11 @@ impl Drop for Process {
         // Both fail only for a process that has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // A test that failed shows what its processes said.
+        if std::thread::panicking() {
+            self.said.extend(self.lines.iter());
+            eprintln!("process {} said:\n{}", self.child.id(), self.said);
+        }
     }
 }
 

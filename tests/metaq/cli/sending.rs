@@ -213,3 +213,19 @@ fn mistakes_are_told_with_what_to_do() {
     let ran = server.run(&["tail", "Ordrs", "-n", server.nameserver()]);
     assert!(ran.err.contains("list all with `metaq topic list`"), "{ran:?}");
 }
+
+#[test]
+fn long_bodies_are_shown_whatever_they_were_compressed_with() {
+    let server = Server::start();
+    let body = "a long story, ".repeat(500);
+    for how in ["zlib", "lz4", "zstd", "none"] {
+        let sent = server.json(&["send", "Orders", &body, "--compress", how]);
+        let shown = server.json(&["message", "show", sent["offsetId"].as_str().unwrap()]);
+        assert_eq!(shown["body"], body.as_str(), "{how}");
+        let size = shown["size"].as_u64().unwrap();
+        assert_eq!(size < 1000, how != "none", "{how}: {size}");
+    }
+    let shown = server.done(&["tail", "Orders", "--format", "{body}"]);
+    assert_eq!(shown, format!("{body}\n").repeat(4));
+    server.fails(&["send", "Orders", "a", "--compress", "snappy"], 2, &["zstd"]);
+}

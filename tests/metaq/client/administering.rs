@@ -21,7 +21,7 @@ async fn topics_are_made_changed_and_deleted() {
     assert_eq!(configs.keys().collect::<Vec<_>>(), ["broker-a", "broker-b"]);
     assert!(configs.values().all(|config| config.read_queue_nums == 6));
     let all = admin.all_topic_configs().await.unwrap();
-    assert!(configs.iter().all(|(broker, config)| all[broker]["Orders"] == *config));
+    assert!(configs.iter().all(|(broker, config)| all[broker].as_ref().unwrap()["Orders"] == *config));
     assert_eq!(admin.topic_traffic("Orders").await.unwrap().in_day, 0);
     let missing = admin.topic_traffic("Missing").await;
     assert_eq!(missing, Err(Error::NoRoute { topic: "Missing".into() }));

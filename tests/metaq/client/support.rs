@@ -1,6 +1,7 @@
 //! A cluster in this process and clients for it; servers that answer as a test says.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -121,28 +122,20 @@ impl Server {
 
     /// A NameServer that knows one topic, with one queue on each of these brokers.
     pub async fn nameserver(topic: &str, brokers: &[(&str, &str)]) -> Server {
-        let queues = brokers.iter().map(|(name, _)| QueueData {
-            broker_name: (*name).into(),
-            perm: 6,
-            read_queue_nums: 1,
-            topic_sys_flag: 0,
-            write_queue_nums: 1,
-        });
-        let brokers = brokers.iter().map(|(name, address)| BrokerData {
-            broker_name: (*name).into(),
-            broker_addrs: [(0, (*address).to_owned())].into(),
-            ..BrokerData::default()
-        });
-        let route = TopicRouteData {
-            queue_datas: queues.collect(),
-            broker_datas: brokers.collect(),
-            ..TopicRouteData::default()
-        };
-        let topic = topic.to_owned();
+        let route = route(brokers.iter().map(|&(name, address)| (name, 0, address)));
+        Server::nameserver_saying(topic, move |_| route.clone()).await
+    }
+
+    /// A NameServer that knows one topic, and describes it as `say` does when it is asked for the n-th time.
+    pub async fn nameserver_saying(
+        topic: &str,
+        say: impl Fn(usize) -> TopicRouteData + Send + Sync + 'static,
+    ) -> Server {
+        let (topic, asked) = (topic.to_owned(), AtomicUsize::new(0));
         Server::start(move |command| {
             let known = command.code == request::GET_ROUTEINFO_BY_TOPIC && command.ext("topic") == Some(&topic);
             Some(if known {
-                Response::success().with_body(to_vec(&route))
+                Response::success().with_body(to_vec(&say(asked.fetch_add(1, Ordering::SeqCst))))
             } else {
                 Response::error(response::TOPIC_NOT_EXIST, "no such topic")
             })
@@ -154,4 +147,22 @@ impl Server {
     pub fn asked(&self, code: i32) -> Vec<Command> {
         self.asked.lock().unwrap().iter().filter(|command| command.code == code).cloned().collect()
     }
+}
+
+/// The route of a topic with one queue on each of these brokers, given by name, id and address.
+pub fn route<'a>(brokers: impl Iterator<Item = (&'a str, i64, &'a str)>) -> TopicRouteData {
+    let (queue_datas, broker_datas) = brokers
+        .map(|(name, id, address)| {
+            let queue = QueueData {
+                broker_name: name.into(),
+                perm: 6,
+                read_queue_nums: 1,
+                topic_sys_flag: 0,
+                write_queue_nums: 1,
+            };
+            let broker_addrs = [(id, address.to_owned())].into();
+            (queue, BrokerData { broker_name: name.into(), broker_addrs, ..BrokerData::default() })
+        })
+        .unzip();
+    TopicRouteData { queue_datas, broker_datas, ..TopicRouteData::default() }
 }

@@ -13,9 +13,9 @@ use crate::broker::BrokerError;
 use crate::ha::replicas::SlaveId;
 use crate::proto::body::{to_vec, DeletedTopics, HaClientRuntimeInfo, HaConnectionRuntimeInfo, HaRuntimeInfo};
 use crate::proto::remoting::requests::{
-    KeptOffsetsResponse, LeaveMasterResponse, MetadataMarks, PromoteBroker, PromoteBrokerResponse,
+    ExchangeBrokerHaInfo, KeptOffsetsResponse, LeaveMasterResponse, MetadataMarks, PromoteBroker, PromoteBrokerResponse,
 };
-use crate::proto::remoting::Response;
+use crate::proto::remoting::{request, Response};
 
 /// 70001. Answered when something has changed that the slave does not have.
 pub async fn wait_metadata_change(call: &Call) -> Result<Response, Refused> {
@@ -79,6 +79,21 @@ pub async fn leave_master(call: &Call) -> Result<Response, Refused> {
     }
     shared.leave_master().await;
     Ok(Response::success().with_ext(&LeaveMasterResponse { end: shared.store.end().0 as i64 }))
+}
+
+/// 906, as a slave asks it of its master. Who its master is a slave learns from the NameServers, not from this request.
+pub fn ha_info(call: &Call) -> Result<Response, Refused> {
+    let ext = call.ext()?;
+    let asked = ExchangeBrokerHaInfo::decode(&ext)?;
+    let shared = &call.shared;
+    if asked.master_ha_address.is_some() || !shared.role.takes_writes() {
+        return Ok(Response::not_supported(request::EXCHANGE_BROKER_HA_INFO));
+    }
+    Ok(Response::success().with_ext(&ExchangeBrokerHaInfo {
+        master_ha_address: Some(shared.ha_address.to_string().into()),
+        master_flush_offset: Some(shared.store.flushed().0 as i64),
+        master_address: Some(shared.advertised.to_string().into()),
+    }))
 }
 
 /// 907

@@ -228,7 +228,7 @@ impl State {
             self.pinned = oldest.unwrap_or(NOTHING);
             self.shared.store.pin(oldest);
         }
-        self.shared.timer.set_progress(timer.pending(), timer.next());
+        self.shared.timer.set_progress(timer.pending(), timer.next(), timer.first(), timer.under_way());
         Ok(match (waits, timer.log().is_synced()) {
             (true, _) => Settled::Waits,
             (false, false) => Settled::Unsynced,

@@ -64,6 +64,7 @@ impl Apache {
 pub async fn open(store: &Store, queue: &ConsumeQueue, recovered: Recovered) -> io::Result<Timer<TimerLog>> {
     let mut log = TimerLog::open(Arc::clone(&store.env.disk), store.root()).await?;
     if let Some(foreign) = first_foreign(&mut log, recovered, |pending| matches(store, queue, pending))? {
+        crate::sometimes!("the timer log was ahead of the commit log");
         tracing::warn!(from = foreign.0, "the timer log is ahead of the commit log, which has lost its end: cut");
         log.cut(foreign).await?;
     }

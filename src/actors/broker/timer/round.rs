@@ -125,7 +125,10 @@ impl State {
             timer.leave_out(*number);
             match read_pending(&self.shared, &mut bytes, entry.physical, *number, now) {
                 Ok(pending) if apache.has_delivered(&pending) => timer.leave_out(QueueOffset(number.0 + 1)),
-                Ok(pending) => timer.take_in(pending),
+                Ok(pending) => {
+                    timer.take_in(pending);
+                    self.shared.statistics.broker.timed_in.add(u64::from(pending.kind != PendingKind::Recall));
+                }
                 Err(ReadError::Never(error)) => {
                     let why = error.why();
                     effects.push(Effect::Report(Report::TimedLost { number: *number, why }));
@@ -140,7 +143,7 @@ impl State {
         self.shared.carry_out(effects);
         timer.write()?;
         result?;
-        self.shared.timer.set_progress(timer.pending(), timer.next());
+        self.shared.timer.set_progress(timer.pending(), timer.next(), timer.first(), timer.under_way());
         if entries.is_empty() && timer.next() < max {
             let what = format!("no entries from {} on although there are {}", timer.next().0, max.0);
             return Err(io::Error::other(what));
@@ -209,11 +212,14 @@ impl State {
             true => self.deliveries.put_again(due).await,
             false => self.deliveries.deliver(due).await,
         };
-        let mut effects = Vec::new();
+        let (mut effects, mut delivered) = (Vec::new(), 0);
         let now = Now { monotonic: self.shared.now(), ..now };
         for (TimedDue { due, .. }, outcome) in outcomes {
             match outcome {
-                Outcome::Stored { end } => timer.on_done(&due, Some(end)),
+                Outcome::Stored { end } => {
+                    timer.on_done(&due, Some(end));
+                    delivered += 1;
+                }
                 Outcome::Failed if self.shared.env.canary(Canary::TimerGivesUp) => timer.on_done(&due, None),
                 Outcome::Failed => timer.on_failed(&due, now),
                 Outcome::Never(error) => {
@@ -225,6 +231,7 @@ impl State {
                 }
             }
         }
+        self.shared.statistics.broker.timed_out.add(delivered);
         self.shared.carry_out(effects);
     }
 
