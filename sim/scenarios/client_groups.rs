@@ -46,6 +46,17 @@ pub const RETRIES: Scenario = Scenario {
     play: |world, plan| storm(world, plan, Listening::Concurrently(500)).boxed_local(),
 };
 
+/// Members that pull on a schedule.
+pub const SCHEDULED: Scenario = Scenario {
+    name: "client_scheduled",
+    story:
+        "members pull each queue when it suits them, while they and the broker come and go; all is consumed, no more committed",
+    draft: |d| {
+        d.nameservers(1..=2).brokers(1..=2).flush(&[FlushDiskType::SyncFlush]);
+    },
+    play: |world, plan| storm(world, plan, Listening::Scheduled).boxed_local(),
+};
+
 /// Messages of each producer.
 const COUNT: u64 = 120;
 

@@ -22,6 +22,10 @@ mod client_support;
 mod clients;
 #[path = "../scenarios/cluster.rs"]
 mod cluster;
+#[path = "../scenarios/data_lost.rs"]
+mod data_lost;
+#[path = "../scenarios/deleted_topic.rs"]
+mod deleted_topic;
 #[path = "../scenarios/disks.rs"]
 mod disks;
 #[path = "../scenarios/filters.rs"]
@@ -32,6 +36,8 @@ mod requests;
 mod goodbyes;
 #[path = "../scenarios/load.rs"]
 mod load;
+#[path = "../scenarios/many_topics.rs"]
+mod many_topics;
 #[path = "../scenarios/model.rs"]
 mod model;
 #[path = "../scenarios/nameservers.rs"]
@@ -120,11 +126,14 @@ pub const ALL: &[Scenario] = &[
     nameservers::HEARTBEAT_TIME_OUT,
     nameservers::DISAGREEMENT,
     nameservers::MINORITY_LOST,
+    many_topics::MANY_TOPICS,
     model::MODEL,
     registers::REGISTERS,
+    deleted_topic::DELETED,
     goodbyes::GOODBYES,
     slaves::METADATA,
     slaves::PROMOTION,
+    client_promotion::CLIENTS,
     promoted::WAITING,
     promoted::RETENTION,
     clock_jumps::JUMPS,
@@ -133,7 +142,6 @@ pub const ALL: &[Scenario] = &[
     lost_masters::SWAPPED,
     slave_reads::READS,
     slave_topics::AGAIN,
-    client_promotion::CLIENTS,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,
@@ -153,6 +161,8 @@ pub const ALL: &[Scenario] = &[
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,
+    data_lost::DERIVED,
+    data_lost::SLAVE_DISK,
     load::BUSY,
     load::IDLE,
     load::OVERLOAD,
@@ -165,6 +175,7 @@ pub const ALL: &[Scenario] = &[
     client_groups::STORM,
     client_groups::ORDERED,
     client_groups::RETRIES,
+    client_groups::SCHEDULED,
     client_edges::LOCK_LOST,
     client_edges::STALE_ROUTES,
     client_edges::LATE_ANSWERS,

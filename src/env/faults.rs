@@ -73,6 +73,8 @@ pub enum Canary {
     NewGroupAtEnd,
     /// A topic is acknowledged before it is saved.
     TopicNotSaved,
+    /// What has changed since `topics.json` was written is not looked at when a broker starts.
+    TopicChangesForgotten,
     /// A goodbye on an old connection removes what was registered since on a newer one.
     LateGoodbye,
     /// A broker that registers again is still tied to its old connection, and goes with it.

@@ -14,6 +14,7 @@ pub mod check;
 pub mod checkpoint;
 mod commit_log;
 pub mod config_file;
+pub mod config_journal;
 pub mod consume_queue;
 mod damage;
 mod delete;

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::registrar::RegistrarMessage;
 use super::saved::Saved;
 use super::shared::{Settings, Shared};
+use super::topics_file::TopicsFile;
 use super::{group_rules, memory_window, topic_rules};
 use crate::actors::settings_file::SettingsFile;
 use crate::broker::admin::statistics::local_day;
@@ -88,8 +89,8 @@ pub struct Keeper;
 pub struct KeeperArguments {
     /// The broker's state.
     pub shared: Arc<Shared>,
-    /// `topics.json`
-    pub topics: Saved,
+    /// `topics.json` and its changes
+    pub topics: TopicsFile,
     /// `subscriptionGroup.json`
     pub groups: Saved,
     /// `consumerOffset.json`
@@ -345,8 +346,15 @@ impl State {
     }
 
     async fn save_topics(&mut self) -> Result<(), String> {
-        let snapshot = self.arguments.shared.topics().snapshot();
-        let saved = self.arguments.topics.save(&snapshot).await;
+        let shared = &self.arguments.shared;
+        let saved = self.arguments.topics.save(|show| show(&shared.topics())).await;
+        self.topics_unsaved = saved.is_err();
+        saved
+    }
+
+    async fn save_all_topics(&mut self) -> Result<(), String> {
+        let shared = &self.arguments.shared;
+        let saved = self.arguments.topics.save_whole(|show| show(&shared.topics())).await;
         self.topics_unsaved = saved.is_err();
         saved
     }
@@ -376,8 +384,8 @@ impl State {
     /// Saves offsets, and what could not be saved before. Errors are logged, and it is tried again the next time.
     async fn save_again(&mut self) {
         let _ = self.save_offsets().await;
-        if self.topics_unsaved {
-            let _ = self.save_topics().await;
+        if self.arguments.topics.on_tick() || self.topics_unsaved {
+            let _ = self.save_all_topics().await;
         }
         if self.groups_unsaved {
             let _ = self.save_groups().await;
@@ -385,7 +393,7 @@ impl State {
     }
 
     async fn flush(&mut self) -> Result<(), String> {
-        let topics = self.save_topics().await;
+        let topics = self.save_all_topics().await;
         let groups = self.save_groups().await;
         topics.and(groups).and(self.save_offsets().await)
     }

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::delay::DelayMessage;
 use super::registrar::RegistrarMessage;
 use super::shared::Shared;
+use super::timer::ApacheProgress;
 use crate::actors::net::{connect, ConnectionHandle, NoRequests};
 use crate::broker::metadata_sync::{rest_ms, Marks, Tables, ASK_EVERY_MS, HOLD_MS, RETRY_MS};
 use crate::env::Canary;
@@ -75,6 +76,7 @@ pub struct Copied {
     groups: Option<SubscriptionGroupWrapper>,
     offsets: Option<ConsumerOffsetSerializeWrapper>,
     delays: Option<DelayOffsetSerializeWrapper>,
+    timed: Option<ApacheProgress>,
 }
 
 /// See the module's text.
@@ -100,6 +102,8 @@ pub struct State {
     seen: Option<Marks>,
     /// The process of the master that they came from.
     incarnation: Option<u64>,
+    /// What an Apache master has delivered of timed messages; kept once the log is here that has the copies.
+    timed: Option<ApacheProgress>,
     copying: Trouble,
 }
 
@@ -120,6 +124,7 @@ impl Actor for MetadataSync {
             connection: None,
             seen: None,
             incarnation: None,
+            timed: None,
             copying: Trouble::default(),
         })
     }
@@ -134,7 +139,8 @@ impl Actor for MetadataSync {
             MetadataSyncMessage::Follow { address } => state.follow(&myself, address),
             MetadataSyncMessage::Ask { round } if round == state.round => state.ask(&myself),
             MetadataSyncMessage::Asked { round, outcome } if round == state.round => {
-                state.asked(&myself, outcome).await
+                state.keep_timed().await;
+                state.asked(&myself, outcome).await;
             }
             MetadataSyncMessage::Ask { .. } | MetadataSyncMessage::Asked { .. } => {}
             MetadataSyncMessage::Stop { done } => {
@@ -142,6 +148,7 @@ impl Actor for MetadataSync {
                     state.round += 1;
                 }
                 (state.master, state.connection, state.seen) = (None, None, None);
+                state.keep_timed().await;
                 let _ = done.send(());
             }
         }
@@ -156,7 +163,7 @@ impl State {
         }
         tracing::info!(master = address, "this slave takes topics, groups and offsets from its master");
         self.master = Some(address);
-        (self.connection, self.seen) = (None, None);
+        (self.connection, self.seen, self.timed) = (None, None, None);
         self.round += 1;
         self.ask(myself);
     }
@@ -189,9 +196,19 @@ impl State {
         myself.send_after(pause, move || MetadataSyncMessage::Ask { round });
     }
 
+    /// Before it is replaced, and before a promotion: what the copied log does not cover would be left out for good.
+    async fn keep_timed(&mut self) {
+        let store = &self.arguments.shared.store;
+        let Some(timed) = self.timed.take_if(|timed| timed.is_covered(store)) else { return };
+        if let Err(error) = timed.keep(store).await {
+            tracing::warn!(%error, "what the master has delivered of timed messages is not kept");
+        }
+    }
+
     /// Returns how long to rest.
     async fn take_over(&mut self, copied: Copied) -> Duration {
-        let Copied { connection, marks, connected, took, log_min, topics, deleted, groups, offsets, delays } = copied;
+        let Copied { connection, marks, connected, took, log_min, topics, deleted, groups, offsets, delays, timed } =
+            copied;
         let incarnation = marks.map(|marks| marks.incarnation);
         // An Apache master does not say whether it was restarted: it may have been whenever its connection ended.
         let anew = if marks.is_some() { incarnation != self.incarnation } else { connected };
@@ -212,6 +229,9 @@ impl State {
         }
         if delays.is_some_and(|delays| shared.delays().follow(delays)) {
             let _ = self.arguments.delay.cast(DelayMessage::Save);
+        }
+        if timed.is_some() {
+            self.timed = timed;
         }
         shared.carry_out(effects);
         (self.seen, self.incarnation, self.connection) = (marks, incarnation, Some(connection));
@@ -273,10 +293,15 @@ async fn copy(
         table(shared, &connection, wanted.offsets, request::GET_ALL_CONSUMER_OFFSET).await?,
         table(shared, &connection, wanted.delays, request::GET_ALL_DELAY_OFFSET).await?,
     );
+    // A master of ours keeps it in its log.
+    let timed = match marks {
+        Some(_) => None,
+        None => ApacheProgress::ask(&connection, clock, TABLE_LIMIT).await?,
+    };
     // Behind the topics: whatever is missing among them has been noted as deleted.
     let deleted = table(shared, &connection, marks.is_some() && wanted.topics, own_request::GET_DELETED_TOPICS).await?;
     let took = clock.monotonic().saturating_sub(begun);
-    Ok(Copied { connection, marks, connected, took, log_min, topics, deleted, groups, offsets, delays })
+    Ok(Copied { connection, marks, connected, took, log_min, topics, deleted, groups, offsets, delays, timed })
 }
 
 /// Where the master's log begins, as its answer to the question for changes says; an Apache master is asked for it.

@@ -35,6 +35,7 @@ mod send;
 pub mod service;
 pub mod shared;
 pub mod timer;
+mod topics_file;
 pub mod transaction;
 
 use std::net::SocketAddr;
@@ -59,6 +60,7 @@ use self::saved::Saved;
 use self::service::BrokerService;
 use self::shared::{Parts, Settings, Shared};
 use self::timer::{TimerActor, TimerMessage};
+use self::topics_file::TopicsFile;
 use self::transaction::{TransactionActor, TransactionMessage};
 use super::ha::{HaMasterHandle, HaStatus};
 use super::log_writer::{LogWriterHandle, LogWriterOptions};
@@ -121,7 +123,7 @@ impl BrokerHandle {
             .create_dir_all(&root_directory)
             .with_context(|| format!("cannot make the store's folder {}", root_directory.display()))?;
         // The topics come first: what a queue's directory means follows from them.
-        let (topics_file, topics) = Saved::open(env, &root_directory)?;
+        let (topics_file, topics) = TopicsFile::open(env, &root_directory)?;
         let (groups_file, groups) = Saved::open(env, &root_directory)?;
         let (mut offsets_file, mut offsets) = Saved::open(env, &root_directory)?;
         let (delays_file, delays) = Saved::open(env, &root_directory)?;

@@ -457,17 +457,22 @@ impl MasterLink<'_> {
             self.out.clear();
             self.written = 0;
         }
-        let mut ready = false;
-        let mut bytes = [0; READ_BYTES];
-        match self.stream.poll_read(cx, &mut bytes) {
-            Poll::Ready(Ok(0)) => return Poll::Ready(Err(End::Closed)),
-            Poll::Ready(Ok(read)) => {
-                self.follower.on_bytes(&bytes[..read], self.task.now());
-                ready = true;
+        let mut came = 0;
+        // What is appended at once is gathered first: each append is a message there and one back.
+        while came < APPENDED_BYTES {
+            match self.stream.poll_read(cx, self.follower.room(READ_BYTES)) {
+                Poll::Ready(Ok(read @ 1..)) => {
+                    self.follower.on_read(read, self.task.now());
+                    came += read;
+                }
+                // What came before the end counts; the end is there the next time, too.
+                _ if came > 0 => break,
+                Poll::Ready(Ok(_)) => return Poll::Ready(Err(End::Closed)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                Poll::Pending => break,
             }
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
-            Poll::Pending => {}
         }
+        let mut ready = came > 0;
         // A sync that has ended is news for the master.
         ready |= self.task.ha.signal().poll_changed(&mut self.seen, cx).is_ready();
         ready |= timer.poll_unpin(cx).is_ready();

@@ -206,6 +206,13 @@ impl TopicTable {
         Some(TopicConfigSerializeWrapper { data_version: self.version, topic_config_table })
     }
 
+    /// What the topics are now that were changed or deleted after the first `seen` changes, `None` for those that are
+    /// gone. Nothing if that was too many changes ago.
+    pub fn changes_since(&self, seen: u64) -> Option<Vec<(Arc<str>, Option<&TopicConfig>)>> {
+        let config = |name: &Arc<str>| self.topics.get(name).map(|topic| topic.config());
+        Some(self.changes.since(seen)?.into_iter().map(|name| (Arc::clone(name), config(name))).collect())
+    }
+
     /// The version of the table as it is now.
     pub fn version(&self) -> DataVersion {
         self.version

@@ -89,7 +89,7 @@ impl Bench {
     /// Measures pulls.
     pub fn consume(&self, target: &Target, pulls: Pulls, extent: Extent) -> Result<Measured> {
         let mut client = Client::connect(&self.clock, target.address, pulls.connections, pulls.in_flight)?;
-        let mut load = consumer(target, pulls, extent.messages);
+        let mut load = consumer(target, pulls, vec![0; target.queues as usize], extent.messages);
         let (elapsed, server_cpu, client_cpu) = self.measure(&mut client, &mut load, target, extent)?;
         Ok(Measured { elapsed, server_cpu, client_cpu, ..load.measured })
     }
@@ -123,12 +123,14 @@ impl Bench {
         Ok(elapsed)
     }
 
-    /// Measures both at once; the server's CPU time is that of both.
+    /// Measures both at once; the server's CPU time is that of both. What the topic holds already is not pulled.
     pub fn mixed(&self, target: &Target, sends: Sends, pulls: Pulls, extent: Extent) -> Result<(Measured, Measured)> {
         let in_flight = in_flight(sends).max(pulls.in_flight);
         let connections = sends.connections + pulls.connections;
         let mut client = Client::connect(&self.clock, target.address, connections, in_flight)?;
-        let (mut produce, mut consume) = (producer(target, sends, extent.messages), consumer(target, pulls, None));
+        let ends = target.ends(&self.clock)?;
+        let (mut produce, mut consume) =
+            (producer(target, sends, extent.messages), consumer(target, pulls, ends, None));
         let mut load = Mixed { produce: &mut produce, consume: &mut consume, producers: sends.connections };
         let (elapsed, server_cpu, client_cpu) = self.measure(&mut client, &mut load, target, extent)?;
         let counted = |measured| Measured { elapsed, server_cpu, client_cpu, ..measured };
@@ -190,11 +192,11 @@ fn producer(target: &Target, sends: Sends, messages: Option<u64>) -> Produce {
     Produce::new(vec![template], target.queues, sends.rate, messages)
 }
 
-fn consumer(target: &Target, pulls: Pulls, messages: Option<u64>) -> Consume {
+fn consumer(target: &Target, pulls: Pulls, starts: Vec<u64>, messages: Option<u64>) -> Consume {
     let template = |group: usize| {
         let name = format!("{GROUP}_{group}");
         Template::pull(&target.topic, &target.broker, &name, pulls.records, pulls.at_end == AtEnd::Wait)
     };
     let groups = (0..pulls.groups.max(1)).map(template).collect();
-    Consume::new(groups, vec![0; target.queues as usize], pulls.at_end, messages)
+    Consume::new(groups, starts, pulls.at_end, messages)
 }

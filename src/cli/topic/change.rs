@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use super::groups_of;
-use crate::cli::cluster::master;
+use crate::cli::cluster::master_if;
 use crate::cli::connect::{Cluster, ClusterArgs};
 use crate::cli::console::tell;
 use crate::cli::fail::Failure;
@@ -127,11 +127,8 @@ pub async fn update(cluster: Cluster, args: UpdateTopic) -> Result<ExitCode> {
     }
     cluster.route(&args.topic).await?;
     let configs = cluster.admin.topic_configs(&args.topic).await?;
-    let only = match &args.broker {
-        Some(broker) => Some(master(&cluster, broker).await?.0),
-        None => None,
-    };
-    let wanted = |broker: &String| only.as_ref().is_none_or(|only| only == broker);
+    let only = master_if(&cluster, args.broker.as_deref()).await?;
+    let wanted = |broker: &String| only.as_ref().is_none_or(|(only, _)| only == broker);
     let mut changed = 0;
     for (broker, mut config) in configs.into_iter().filter(|(broker, _)| wanted(broker)) {
         if let Some(queues) = args.queues {
@@ -156,9 +153,8 @@ pub async fn update(cluster: Cluster, args: UpdateTopic) -> Result<ExitCode> {
 
 /// Makes or changes a topic, and waits until NameServers tell clients so.
 async fn put(cluster: &Cluster, config: &TopicConfig, broker: Option<&str>) -> Result<()> {
-    let (only, brokers) = match broker {
-        Some(broker) => {
-            let (name, address) = master(cluster, broker).await?;
+    let (only, brokers) = match master_if(cluster, broker).await? {
+        Some((name, address)) => {
             cluster.admin.put_topic_on(&address, config).await?;
             (Some(name), 1)
         }

@@ -2,7 +2,7 @@
 //
 // Reads NAMESRV_ADDR, BROKER_ADDR, INTEROP_DRIVER (the name to report under) and INTEROP_RUN
 // (what makes this run's topics and groups unique). Checks whose name ends in "-after" need a
-// broker restart after "all" and have to be named.
+// broker restart after "all", or another driver's part, and have to be named.
 package main
 
 import (
@@ -42,9 +42,13 @@ var checks = []check{
 	{"push", push},
 	{"orderly", orderly},
 	{"tags", tags},
+	{"sql", sql},
 	{"pull", pull},
 	{"poll", poll},
 	{"query-time", queryTime},
+	{"across-send-after", acrossSend},
+	{"across-refuse-after", acrossRefuse},
+	{"across-consume-after", acrossConsume},
 }
 
 func main() {

@@ -63,15 +63,17 @@ func (s *scene) admin() admin.Admin {
 }
 
 // topic makes a topic of four queues and waits until the NameServer knows it.
-func (s *scene) topic() string {
+func (s *scene) topic() string { return s.makeTopic(s.topicName()) }
+
+func (s *scene) makeTopic(name string) string {
 	a := s.admin()
 	must(a.CreateTopic(context.Background(),
-		admin.WithTopicCreate(s.topicName()),
+		admin.WithTopicCreate(name),
 		admin.WithBrokerAddrCreate(os.Getenv("BROKER_ADDR")),
 		admin.WithReadQueueNums(queues),
 		admin.WithWriteQueueNums(queues)))
-	s.awaitRoute(a, s.topicName())
-	return s.topicName()
+	s.awaitRoute(a, name)
+	return name
 }
 
 func (s *scene) awaitRoute(a admin.Admin, topic string) []*primitive.MessageQueue {
@@ -108,6 +110,13 @@ func (s *scene) consume(topic, tags string, handle handler, options ...consumer.
 func (s *scene) consumeAs(
 	group, topic, tags string, handle handler, options ...consumer.Option,
 ) rocketmq.PushConsumer {
+	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: tags}
+	return s.consumeSelected(group, topic, selector, handle, options...)
+}
+
+func (s *scene) consumeSelected(
+	group, topic string, selector consumer.MessageSelector, handle handler, options ...consumer.Option,
+) rocketmq.PushConsumer {
 	options = append([]consumer.Option{
 		consumer.WithNameServer(s.nameserv),
 		consumer.WithGroupName(group),
@@ -116,7 +125,7 @@ func (s *scene) consumeAs(
 	}, options...)
 	c, err := rocketmq.NewPushConsumer(options...)
 	must(err)
-	must(c.Subscribe(topic, consumer.MessageSelector{Type: consumer.TAG, Expression: tags}, handle))
+	must(c.Subscribe(topic, selector, handle))
 	must(c.Start())
 	s.onClose(c.Shutdown)
 	return c
