@@ -6,7 +6,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,13 +16,12 @@ use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
+use super::damage::{next_record, MasterDamage};
 use super::{FollowState, HaState};
 use crate::actors::log_writer::{Change, LogWriterHandle};
 use crate::env::{BoxFuture, Canary, Millis, Stream};
 use crate::ha::follower::{FollowError, Follower, Protocol};
 use crate::proto::ha::switch::MasterHandshake;
-use crate::proto::message::parse;
-use crate::proto::message::record::{BodyCrc, BODY_CRC_AT, PHYSICAL_OFFSET_AT};
 use crate::proto::PhysicalOffset;
 use crate::store::config_file::ConfigSaveError;
 use crate::store::epoch::Epochs;
@@ -38,9 +37,6 @@ const REFUSED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 const APPENDED_BYTES: usize = 256 << 10;
 /// How soon a task that rests notices that it is to stop.
 const STOP_LOOK: Duration = Duration::from_millis(100);
-/// A master mends damage in its log from another slave's, if there is one that has it; this long is waited for it, in
-/// milliseconds.
-const DAMAGE_LASTS_MS: u64 = 60_000;
 /// The longest record, or filler, that may come in pieces.
 const RECORD_BYTES_MAX: usize = 32 << 20;
 /// An Apache master that has the beginning of its log sends it within this time, in milliseconds.
@@ -172,7 +168,7 @@ impl Actor for Replica {
         match master {
             Some(master) => {
                 let (ha, writer, stop) = (ha.clone(), writer.clone(), Arc::clone(&state.stop));
-                let damage = std::sync::Mutex::default();
+                let damage = MasterDamage::default();
                 let following = Following { ha, writer, broker_id: *broker_id, master, stop, damage };
                 let turn = Arc::clone(&state.turn);
                 ractor::concurrency::spawn(async move {
@@ -228,8 +224,7 @@ pub(super) struct Following {
     broker_id: u64,
     pub master: Leader,
     stop: Arc<AtomicBool>,
-    /// Where the master's log is damaged, the first bytes there, and since when that is known.
-    damage: std::sync::Mutex<Option<((PhysicalOffset, u32), Millis)>>,
+    damage: MasterDamage,
 }
 
 impl Following {
@@ -284,20 +279,6 @@ impl Following {
     fn tell(&self, state: FollowState) {
         if !self.is_stopped() {
             self.ha.set_following(Some(self.master.ha_address.clone()), state);
-        }
-    }
-
-    /// Whether the master has had this damage for so long that it will not be mended.
-    fn is_lasting(&self, at: PhysicalOffset, bytes: &[u8]) -> bool {
-        // On another way, or from another master, other bytes may come.
-        let seen = (at, crc32fast::hash(&bytes[..bytes.len().min(BODY_CRC_AT)]));
-        let mut damage = self.damage.lock().unwrap_or_else(PoisonError::into_inner);
-        match *damage {
-            Some((known, since)) if known == seen => self.now().since(since) >= DAMAGE_LASTS_MS,
-            _ => {
-                *damage = Some((seen, self.now()));
-                false
-            }
         }
     }
 
@@ -427,7 +408,7 @@ impl MasterLink<'_> {
             match replicated.result {
                 Err(ReplicateError::Damaged { at: damaged, what }) => {
                     self.log.drain(..(damaged.0 - at.0) as usize);
-                    if !task.is_lasting(damaged, &self.log) {
+                    if !task.damage.lasts(damaged, &self.log, task.now()) {
                         return Err(ReplicateError::Damaged { at: damaged, what }.into());
                     }
                     self.take_damaged(damaged).await?;
@@ -499,48 +480,5 @@ impl MasterLink<'_> {
             true => Poll::Ready(Ok(())),
             false => Poll::Pending,
         }
-    }
-}
-
-/// How many of these bytes, which the log has from `at` on and in a file that ends `in_file` bytes behind that, stand before
-/// the next whole record; `None` if that is not here yet.
-fn next_record(bytes: &[u8], at: u64, in_file: u64) -> Option<usize> {
-    let says = |from: usize| bytes.get(from + PHYSICAL_OFFSET_AT..)?.first_chunk().map(|at| u64::from_be_bytes(*at));
-    let last = bytes.len().min(in_file as usize);
-    let begins =
-        |from: &usize| says(*from) == Some(at + *from as u64) && parse(&bytes[*from..], BodyCrc::Verify).is_ok();
-    (1..last).find(begins).or((last as u64 == in_file).then_some(last))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn damage_ends_where_a_record_says_that_it_begins() {
-        let at = 5_000_u64;
-        let mut bytes = vec![7; 300];
-        assert_eq!(next_record(&bytes, at, 1_000), None, "more is to come");
-        assert_eq!(next_record(&bytes, at, 300), Some(300), "the file ends");
-        let record = crate::proto::message::encode::NewRecord {
-            topic: "t",
-            queue_id: 0,
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp: Millis(1),
-            born_host: ([10, 0, 0, 9], 40_000).into(),
-            store_host: ([10, 0, 0, 1], 10_911).into(),
-            reconsume_times: 0,
-            prepared_transaction_offset: 0,
-            body: b"body",
-            properties: "",
-            edits: &[],
-        };
-        let mut encoded = Vec::new();
-        crate::proto::message::encode::encode_record(&mut encoded, &record).unwrap();
-        encoded[PHYSICAL_OFFSET_AT..PHYSICAL_OFFSET_AT + 8].copy_from_slice(&(at + 300).to_be_bytes());
-        bytes.extend_from_slice(&encoded);
-        assert_eq!(next_record(&bytes, at, 1_000), Some(300));
-        assert_eq!(next_record(&bytes, at + 1, 1_000), None, "written for another place");
     }
 }
