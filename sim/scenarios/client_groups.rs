@@ -46,6 +46,17 @@ pub const RETRIES: Scenario = Scenario {
     play: |world, plan| storm(world, plan, Listening::Concurrently(500)).boxed_local(),
 };
 
+/// Members that pull on a schedule.
+pub const SCHEDULED: Scenario = Scenario {
+    name: "client_scheduled",
+    story:
+        "members pull each queue when it suits them, while they and the broker come and go; all is consumed, no more committed",
+    draft: |d| {
+        d.nameservers(1..=2).brokers(1..=2).flush(&[FlushDiskType::SyncFlush]);
+    },
+    play: |world, plan| storm(world, plan, Listening::Scheduled).boxed_local(),
+};
+
 /// Messages of each producer.
 const COUNT: u64 = 120;
 
@@ -173,9 +184,6 @@ impl Storm {
             self.world.kill(broker);
         }
         self.world.sleep(Duration::from_millis(self.plan.below(5_000))).await;
-        if let Listening::Orderly(owners) = &self.listening {
-            owners.locks_forgotten(self.world.now());
-        }
         self.world.restart(broker);
         self.world.run_program(broker);
     }

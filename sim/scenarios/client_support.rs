@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::channel::oneshot;
-use metaq::client::{Action, Client, ConsumeFrom, Message, OrderlyAction, Received, SendError, Sent};
+use metaq::client::{
+    Action, Client, ConsumeFrom, Durability, Error, Message, NextPull, OrderlyAction, PushConsumer, Received,
+    ScheduledConsumer, SendError, Sent,
+};
 
 use crate::checkers::{acknowledged_kept, nothing_read_early, offsets_dense, Violation};
 use crate::client::body_of;
@@ -80,6 +83,7 @@ pub fn produce(
 
 fn outcome(number: u64, result: Result<Sent, SendError>) -> Event {
     match result {
+        Ok(sent) if sent.durability != Durability::AsAsked => Event::Unknown(number),
         Ok(sent) => Event::Acknowledged(number, (queue_of(&sent.queue), sent.offset as u64)),
         // A broker that answers with a system error may have stored it all the same.
         Err(error) if error.may_be_stored() || error.error.code() == Some(1) => Event::Unknown(number),
@@ -95,6 +99,14 @@ pub enum Listening {
     Concurrently(u64),
     /// In order.
     Orderly(Owners),
+    /// With pulls on a schedule; some calls take nothing.
+    Scheduled,
+}
+
+/// A member that runs.
+enum Running {
+    Push(PushConsumer),
+    Scheduled(ScheduledConsumer),
 }
 
 /// A member on its machine, and the way to ask it to stop.
@@ -122,28 +134,15 @@ impl Member {
         let (env, listening) = (world.env(node), listening.clone());
         world.clone().spawn(node, async move {
             let client = Client::new(&env, &nameservers).expect("the addresses are fine");
-            let builder = client.push_consumer(GROUP).subscribe(TOPIC, "*").consume_from(ConsumeFrom::First);
             let random = Arc::new(Mutex::new(Stream::new(env.rng.next_u64(), "listener")));
-            let listener_world = world.clone();
-            let consumer = match listening {
-                Listening::Concurrently(failing) => {
-                    let listen = move |message| {
-                        concurrently(listener_world.clone(), node, Arc::clone(&random), failing, message)
-                    };
-                    builder.max_reconsume_times(i32::MAX).concurrently(listen).await
-                }
-                Listening::Orderly(owners) => {
-                    let listen = move |message| {
-                        orderly(listener_world.clone(), node, Arc::clone(&random), owners.clone(), message)
-                    };
-                    builder.orderly(listen).await
-                }
-            };
-            match consumer {
+            match start(&world, node, &client, random, listening).await {
                 Ok(consumer) => {
                     // The scenario's end counts as being asked to stop.
                     let _ = asked_to_stop.await;
-                    consumer.stop(GRACE).await;
+                    match consumer {
+                        Running::Push(consumer) => consumer.stop(GRACE).await,
+                        Running::Scheduled(consumer) => consumer.stop(GRACE).await,
+                    }
                 }
                 Err(error) => world.violated(Violation::new("a member starts", error.to_string())),
             }
@@ -162,6 +161,51 @@ impl Member {
             world.violated(Violation::new("members stop in time", format!("one took {:?}", world.now() - began)));
         }
     }
+}
+
+async fn start(
+    world: &World,
+    node: NodeId,
+    client: &Client,
+    random: Arc<Mutex<Stream>>,
+    listening: Listening,
+) -> Result<Running, Error> {
+    let builder = client.push_consumer(GROUP).subscribe(TOPIC, "*").consume_from(ConsumeFrom::First);
+    let world = world.clone();
+    match listening {
+        Listening::Concurrently(failing) => {
+            let listen = move |message| concurrently(world.clone(), node, Arc::clone(&random), failing, message);
+            builder.max_reconsume_times(i32::MAX).concurrently(listen).await.map(Running::Push)
+        }
+        Listening::Orderly(owners) => {
+            let listen = move |message| orderly(world.clone(), node, Arc::clone(&random), owners.clone(), message);
+            builder.orderly(listen).await.map(Running::Push)
+        }
+        Listening::Scheduled => {
+            let builder = client.pull_consumer(GROUP).subscribe(TOPIC, "*").consume_from(ConsumeFrom::First);
+            let task = move |_, messages| scheduled(world.clone(), node, Arc::clone(&random), messages);
+            builder.poll_max(4).scheduled(task).await.map(Running::Scheduled)
+        }
+    }
+}
+
+async fn scheduled(world: World, node: NodeId, random: Arc<Mutex<Stream>>, messages: Vec<Arc<Received>>) -> NextPull {
+    let (call, pause, fails) = {
+        let mut random = random.lock().expect("no holder panics");
+        let call = if random.chance(50) { random.below(12_000) } else { random.below(30) };
+        (call, Duration::from_millis(random.below(2_000)), random.chance(200))
+    };
+    world.sleep(Duration::from_millis(call)).await;
+    if fails {
+        return NextPull::Again(pause);
+    }
+    for message in messages {
+        match number_of(&message) {
+            Err(violation) => world.violated(violation),
+            Ok(number) => world.history().add(node, Event::Consumed(GROUP.into(), number, place_of(&message))),
+        }
+    }
+    NextPull::After(pause)
 }
 
 async fn concurrently(
@@ -197,8 +241,6 @@ struct Ownership {
     still: BTreeSet<NodeId>,
     /// No call takes long any more.
     calm: bool,
-    /// Until when members may rely on locks that a broker has forgotten.
-    forgotten_until: Duration,
 }
 
 #[derive(Default)]
@@ -226,17 +268,12 @@ impl Owners {
         self.table().calm = true;
     }
 
-    /// A broker has died, and its locks with it. Clients rely on theirs for up to 30 s more.
-    pub fn locks_forgotten(&self, now: Duration) {
-        self.table().forgotten_until = now + Duration::from_secs(31);
-    }
-
     fn begin(&self, world: &World, node: NodeId, place: &Place) -> Result<Call, Violation> {
         let (queue, offset) = place;
         let mut table = self.table();
-        let Ownership { queues, still, forgotten_until, .. } = &mut *table;
+        let Ownership { queues, still, .. } = &mut *table;
         let owned = queues.entry(queue.clone()).or_default();
-        let excused = |other| still.contains(&other) || !world.is_alive(other) || world.now() < *forgotten_until;
+        let excused = |other| still.contains(&other) || !world.is_alive(other);
         if let Some((other, _)) = owned.call.filter(|(other, _)| *other != node && !excused(*other)) {
             let finding = format!("{queue}: {node:?} begins at {offset} while a call of {other:?} runs");
             return Err(Violation::new("a queue has one owner", finding));

@@ -1,5 +1,6 @@
 //! Things that many clients change and ask for at once: whether topics are there, where groups are.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,7 +93,7 @@ impl Client {
             match random.below(if self.mortal { 4 } else { 8 }) {
                 0 => self.write(topic, Some(1), Request::MakeTopic(topic.to_owned())).await,
                 1 => self.write(topic, None, Request::DeleteTopic(topic.to_owned())).await,
-                2 | 3 => self.read(topic, Request::Range((topic.to_owned(), 0))).await,
+                2 | 3 => self.read(topic, Request::Pull((topic.to_owned(), 0), 0, BTreeSet::new())).await,
                 4 | 5 => self.commit(group, random.below(MESSAGES)).await,
                 _ => self.read(group, Request::Offset(group.to_owned(), queue(), false)).await,
             }
@@ -119,9 +120,10 @@ impl Client {
         self.world.history().add(self.node, Event::Reading(number, register.into()));
         let told = match self.asker.ask(&request, "tool").await {
             Some(Answer::NoTopic | Answer::Offset(None)) => None,
-            Some(Answer::Range(..)) => Some(1),
             Some(Answer::Offset(Some(offset))) => Some(offset),
-            _ => return,
+            // Whatever a pull finds, the topic is there.
+            Some(_) => Some(1),
+            None => return,
         };
         self.world.history().add(self.node, Event::Read(number, told));
     }

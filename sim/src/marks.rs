@@ -9,6 +9,10 @@ use std::sync::{Mutex, PoisonError};
 pub const ALL: &[&str] = &[
     "a group commits at a slave",
     "an old master goes on for a while",
+    "a former owner commits after the broker's crash",
+    "a promoted broker dies soon",
+    "a broker died between a reset and its taking up",
+    "a message was sent again until it was acknowledged",
     "a machine was told to die and was dead already",
     "a machine was paused twice at once",
     "a process that may fail ended by itself",
@@ -38,6 +42,10 @@ pub const ALL: &[&str] = &[
     "a message outlived its broker's process",
     "a delayed message outlived its broker's process",
     "a timed message was taken back",
+    "a slave deleted what its master has deleted",
+    "records rotted that another broker has",
+    "a master came back with less than a slave has",
+    "a group consumed at a slave while its master was away",
 ];
 
 static REACHED: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());

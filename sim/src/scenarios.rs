@@ -22,6 +22,10 @@ mod client_support;
 mod clients;
 #[path = "../scenarios/cluster.rs"]
 mod cluster;
+#[path = "../scenarios/data_lost.rs"]
+mod data_lost;
+#[path = "../scenarios/deleted_topic.rs"]
+mod deleted_topic;
 #[path = "../scenarios/disks.rs"]
 mod disks;
 #[path = "../scenarios/filters.rs"]
@@ -38,14 +42,32 @@ mod many_topics;
 mod model;
 #[path = "../scenarios/nameservers.rs"]
 mod nameservers;
+#[path = "../scenarios/order.rs"]
+mod order;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/resets.rs"]
+mod resets;
+#[path = "../scenarios/retried.rs"]
+mod retried;
 #[path = "../scenarios/registers.rs"]
 mod registers;
 #[path = "../scenarios/replication.rs"]
 mod replication;
 #[path = "../scenarios/processes.rs"]
 mod processes;
+#[path = "../scenarios/bit_rot.rs"]
+mod bit_rot;
+#[path = "../scenarios/clock_jumps.rs"]
+mod clock_jumps;
+#[path = "../scenarios/lost_masters.rs"]
+mod lost_masters;
+#[path = "../scenarios/promoted.rs"]
+mod promoted;
+#[path = "../scenarios/slave_reads.rs"]
+mod slave_reads;
+#[path = "../scenarios/slave_topics.rs"]
+mod slave_topics;
 #[path = "../scenarios/slaves.rs"]
 mod slaves;
 #[path = "../scenarios/stalls.rs"]
@@ -113,14 +135,28 @@ pub const ALL: &[Scenario] = &[
     many_topics::MANY_TOPICS,
     model::MODEL,
     registers::REGISTERS,
+    deleted_topic::DELETED,
     goodbyes::GOODBYES,
     slaves::METADATA,
     slaves::PROMOTION,
     client_promotion::CLIENTS,
+    promoted::WAITING,
+    promoted::RETENTION,
+    clock_jumps::JUMPS,
+    bit_rot::ROT,
+    bit_rot::LAST,
+    lost_masters::SWAPPED,
+    slave_reads::READS,
+    slave_topics::AGAIN,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,
     clients::LONG_POLL,
+    order::FENCED,
+    order::PROMOTED,
+    resets::LATE,
+    retried::RETRIED,
+    retried::PROMOTED,
     processes::PROCESSES,
     filters::FILTERS,
     requests::REQUESTS,
@@ -136,6 +172,8 @@ pub const ALL: &[Scenario] = &[
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,
+    data_lost::DERIVED,
+    data_lost::SLAVE_DISK,
     load::BUSY,
     load::IDLE,
     load::OVERLOAD,
@@ -148,6 +186,7 @@ pub const ALL: &[Scenario] = &[
     client_groups::STORM,
     client_groups::ORDERED,
     client_groups::RETRIES,
+    client_groups::SCHEDULED,
     client_edges::LOCK_LOST,
     client_edges::STALE_ROUTES,
     client_edges::LATE_ANSWERS,

@@ -179,10 +179,7 @@ impl Received {
         let properties = record.properties().into_owned();
         let stored_in = record.topic().into_owned();
         let topic = properties::find(&properties, properties::RETRY_TOPIC).unwrap_or(&stored_in).to_owned();
-        let (body, body_error) = match unpack(record.sys_flag(), record.body()) {
-            Ok(body) => (body, None),
-            Err(error) => (record.body().to_vec(), Some(error)),
-        };
+        let (body, body_error) = unpacked(record.sys_flag(), record.body());
         Received {
             topic,
             queue: MessageQueue { topic: stored_in, broker_name: broker.to_owned(), queue_id: record.queue_id() },
@@ -209,10 +206,7 @@ impl Received {
             let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
             text.trim_start_matches('/').parse().unwrap_or(unknown)
         };
-        let (unpacked, body_error) = match unpack(header.sys_flag, body) {
-            Ok(unpacked) => (unpacked, None),
-            Err(error) => (body.to_vec(), Some(error)),
-        };
+        let (unpacked, body_error) = unpacked(header.sys_flag, body);
         let topic = header.topic.to_string();
         Received {
             queue: MessageQueue { topic: topic.clone(), broker_name: String::new(), queue_id: header.queue_id },
@@ -277,5 +271,13 @@ impl Received {
     /// The id of its place: broker and position in the log.
     pub fn offset_message_id(&self) -> String {
         ids::offset_message_id(self.store_host, crate::proto::PhysicalOffset(self.physical_offset as u64))
+    }
+}
+
+/// A body as its producer made it; one that cannot be unpacked stays as it came.
+fn unpacked(flags: i32, body: &[u8]) -> (Vec<u8>, Option<UnpackError>) {
+    match unpack(flags, body) {
+        Ok(body) => (body, None),
+        Err(error) => (body.to_vec(), Some(error)),
     }
 }

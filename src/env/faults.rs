@@ -31,6 +31,26 @@ pub enum Canary {
     RewriteBatch,
     /// Files are deleted long before their time.
     DeleteYoungFiles,
+    /// Recovery takes a record whose properties were never written for whole.
+    TornPropertiesKept,
+    /// A slave that sees a deleted topic's numbers begin anew gives up what other queues have of the new topic already.
+    TopicGoesAsAWhole,
+    /// A promoted slave does not read which transactions the old master left open.
+    PromotedForgetsHalves,
+    /// A slave that hears of a deleted topic deletes whatever it has of that name.
+    SlaveDeletesByItsOwnEnd,
+    /// A master that lost what its slaves have confirmed goes on.
+    LostMasterGoesOn,
+    /// A master that comes back does not ask its slaves for the offsets that groups committed there.
+    KeptOffsetsForgotten,
+    /// Records are served without a look at their checksums, wherever they come from.
+    DamageServed,
+    /// A damaged record is passed over, although another broker has it.
+    DamageSkipped,
+    /// Recovery takes damage in the last file for the end of the log.
+    DamageEndsLog,
+    /// A slave deletes files by its own rules alone, whatever its master still needs of them.
+    SlaveDeletesFirst,
     /// A disk that has space again is still taken for full.
     FullForEver,
     /// A pull that begins to wait while another one waits is not told of messages.
@@ -91,6 +111,16 @@ pub enum Canary {
     AnybodyUnlocks,
     /// A lock ends with its connection, while its client trusts in it.
     LockEndsWithConnection,
+    /// A start does not look which messages were sent lately.
+    DuplicatesForgotten,
+    /// Who holds which queue is not saved.
+    LocksNotSaved,
+    /// A slave that becomes the master gives out locks at once.
+    PromotedLocksAtOnce,
+    /// A start does not know of resets that groups have not taken up.
+    ResetsForgotten,
+    /// Whoever lost a queue still commits in it.
+    FencingOff,
     /// What the old master still says is taken over after a promotion.
     StaleOffsetsPushed,
     /// A slave is not told of changed groups.

@@ -18,7 +18,7 @@ use metaq::env::{Canary, Env};
 
 use crate::agenda::{Agenda, Sleep};
 use crate::clock::{pace_timers, Oscillator, SimClock};
-use crate::disk::{Drive, DriveSettings, SimDisk};
+use crate::disk::{Atlas, Drive, DriveSettings, SimDisk};
 use crate::faults::SimFaults;
 use crate::history::History;
 use crate::net::{LinkSettings, Network, SimNet};
@@ -120,6 +120,8 @@ struct Shared {
     /// What shuts each link, newest last.
     disturbed: Mutex<links::Disturbed>,
     messages: AtomicU64,
+    /// Which data may be destroyed.
+    atlas: Mutex<Atlas>,
     verdict: Mutex<verdict::Verdict>,
     begun: Mutex<Duration>,
 }
@@ -157,6 +159,7 @@ impl World {
             nodes: Mutex::default(),
             disturbed: Mutex::default(),
             messages: AtomicU64::new(FIRST_OTHER_MESSAGE),
+            atlas: Mutex::default(),
             verdict: Mutex::default(),
             begun: Mutex::default(),
         }));
@@ -295,6 +298,11 @@ impl World {
     /// What clients did and saw.
     pub fn history(&self) -> &History {
         &self.0.history
+    }
+
+    /// Asks or tells who has which data.
+    pub fn with_atlas<T>(&self, f: impl FnOnce(&mut Atlas) -> T) -> T {
+        f(&mut self.0.atlas.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A number for a message that no other has.

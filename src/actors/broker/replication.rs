@@ -28,7 +28,8 @@ pub struct Replication {
     pub quorum: Quorum,
     /// Tells that the log has grown.
     pub signal: LogSignal,
-    ha: HaState,
+    /// What is known of it.
+    pub ha: HaState,
 }
 
 /// Replication of a running broker.

@@ -27,6 +27,8 @@ impl Following {
                 ))),
                 taken_back => taken_back,
             },
+            // All of it has expired on the master, and its oldest file comes behind: it begins anew there.
+            Parting::Before(start) if end < start => Ok(()),
             Parting::Before(start) => Err(End::Refused(format!(
                 "this log ends at {}, and the master has nothing before {}: move this slave's store away to have it copy \
                  the master anew",

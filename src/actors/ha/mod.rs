@@ -7,6 +7,7 @@
 //!
 //! What both know of each other stands in [`Quorum`] and [`HaState`], for the log writer and for people to look at.
 
+mod damage;
 mod master;
 mod meeting;
 mod quorum;

@@ -16,6 +16,7 @@ use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
+use super::damage::{next_record, MasterDamage};
 use super::{FollowState, HaState};
 use crate::actors::log_writer::{Change, LogWriterHandle};
 use crate::env::{BoxFuture, Canary, Millis, Stream};
@@ -167,7 +168,8 @@ impl Actor for Replica {
         match master {
             Some(master) => {
                 let (ha, writer, stop) = (ha.clone(), writer.clone(), Arc::clone(&state.stop));
-                let following = Following { ha, writer, broker_id: *broker_id, master, stop };
+                let damage = MasterDamage::default();
+                let following = Following { ha, writer, broker_id: *broker_id, master, stop, damage };
                 let turn = Arc::clone(&state.turn);
                 ractor::concurrency::spawn(async move {
                     let _turn = turn.lock().await;
@@ -222,6 +224,7 @@ pub(super) struct Following {
     broker_id: u64,
     pub master: Leader,
     stop: Arc<AtomicBool>,
+    damage: MasterDamage,
 }
 
 impl Following {
@@ -402,11 +405,34 @@ impl MasterLink<'_> {
             let replicated = task.writer.replicate(at, bytes, confirmed).await;
             let replicated = replicated.ok_or(End::Stopped)?;
             self.log = replicated.rest;
-            replicated.result?;
+            match replicated.result {
+                Err(ReplicateError::Damaged { at: damaged, what }) => {
+                    self.log.drain(..(damaged.0 - at.0) as usize);
+                    if !task.damage.lasts(damaged, &self.log, task.now()) {
+                        return Err(ReplicateError::Damaged { at: damaged, what }.into());
+                    }
+                    self.take_damaged(damaged).await?;
+                }
+                result => result?,
+            }
             if self.log.len() > RECORD_BYTES_MAX {
                 return Err(End::TooLarge);
             }
         }
+    }
+
+    /// Takes what the master has at `at` as it is, up to the next record, if that is here already.
+    async fn take_damaged(&mut self, at: PhysicalOffset) -> Result<(), End> {
+        let segment_size = self.task.ha.store().options().segment_size;
+        let in_file = segment_size - at.0 % segment_size;
+        let Some(len) = next_record(&self.log, at.0, in_file) else { return Ok(()) };
+        tracing::error!(
+            position = at.0,
+            bytes = len,
+            "the master's log is damaged, and nobody has mended it: this slave has the same damage now; what was there is lost"
+        );
+        let bytes = self.log.drain(..len).collect();
+        self.task.operate(Change::TakeDamaged { at, bytes }).await
     }
 
     /// Writes what is to be written and waits for something to happen.
@@ -431,17 +457,22 @@ impl MasterLink<'_> {
             self.out.clear();
             self.written = 0;
         }
-        let mut ready = false;
-        let mut bytes = [0; READ_BYTES];
-        match self.stream.poll_read(cx, &mut bytes) {
-            Poll::Ready(Ok(0)) => return Poll::Ready(Err(End::Closed)),
-            Poll::Ready(Ok(read)) => {
-                self.follower.on_bytes(&bytes[..read], self.task.now());
-                ready = true;
+        let mut came = 0;
+        // What is appended at once is gathered first: each append is a message there and one back.
+        while came < APPENDED_BYTES {
+            match self.stream.poll_read(cx, self.follower.room(READ_BYTES)) {
+                Poll::Ready(Ok(read @ 1..)) => {
+                    self.follower.on_read(read, self.task.now());
+                    came += read;
+                }
+                // What came before the end counts; the end is there the next time, too.
+                _ if came > 0 => break,
+                Poll::Ready(Ok(_)) => return Poll::Ready(Err(End::Closed)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                Poll::Pending => break,
             }
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
-            Poll::Pending => {}
         }
+        let mut ready = came > 0;
         // A sync that has ended is news for the master.
         ready |= self.task.ha.signal().poll_changed(&mut self.seen, cx).is_ready();
         ready |= timer.poll_unpin(cx).is_ready();

@@ -79,7 +79,7 @@ impl Drop for DataFolder {
 /// A running child, which ends when it is dropped, and its folder.
 struct Running {
     child: Child,
-    _folder: Arc<DataFolder>,
+    folder: Arc<DataFolder>,
 }
 
 impl Running {
@@ -94,7 +94,7 @@ impl Running {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).env("METAQ_LOG", "error");
         let child = process::spawn(&mut command).context("cannot start a server")?;
-        let mut running = Running { child, _folder: folder };
+        let mut running = Running { child, folder };
         ground.settle(&running.child)?;
         let output = running.child.stdout.take().context("the server has no output")?;
         for line in BufReader::new(output).lines() {
@@ -117,6 +117,7 @@ impl Drop for Running {
 pub struct PrivateBroker {
     running: Running,
     nameserver: SocketAddr,
+    address: SocketAddr,
     /// From its start to the line that says it is ready.
     pub ready_after: Duration,
 }
@@ -141,7 +142,7 @@ impl PrivateBroker {
         let is_ready = |line: &str| line.starts_with("ready").then_some(());
         let (running, ()) = Running::start(ground, Arc::clone(folder), &arguments, is_ready)?;
         let ready_after = ground.env.clock.monotonic() - started;
-        Ok(PrivateBroker { running, nameserver, ready_after })
+        Ok(PrivateBroker { running, nameserver, address: broker, ready_after })
     }
 
     /// Where clients find it.
@@ -154,6 +155,16 @@ impl PrivateBroker {
         self.running.child.id()
     }
 
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where its log's files are.
+    pub fn log(&self) -> PathBuf {
+        self.running.folder.path.join("commitlog")
+    }
+
     /// Ends it as a crash of its process would.
     pub fn kill(mut self) -> Result<()> {
         self.running.child.kill().context("cannot kill the broker")
@@ -163,6 +174,58 @@ impl PrivateBroker {
     pub fn target(&self, clock: &Arc<dyn Clock>, topic: &str) -> Result<Target> {
         let target = Target::find(clock, &self.nameserver(), topic, true)?;
         Ok(Target { process: Some(self.process()), ..target })
+    }
+}
+
+/// A slave of a broker of our own.
+pub struct PrivateSlave {
+    running: Running,
+    address: SocketAddr,
+}
+
+impl PrivateSlave {
+    /// Starts one, with an empty folder.
+    pub fn start(ground: &Ground, master: &PrivateBroker) -> Result<PrivateSlave> {
+        let (address, folder) = (free_address()?, DataFolder::temporary(ground, "slave")?);
+        let mut arguments = vec!["broker".to_owned(), "-n".to_owned(), master.nameserver()];
+        arguments.extend(["--listen".to_owned(), address.to_string()]);
+        arguments.extend(["--data".to_owned(), folder.path.display().to_string()]);
+        arguments.extend(["--broker-id", "1", "--set", "brokerName=broker-a"].map(str::to_owned));
+        for setting in &ground.settings {
+            arguments.extend(["--set".to_owned(), setting.clone()]);
+        }
+        let is_ready = |line: &str| line.starts_with("ready").then_some(());
+        let (running, ()) = Running::start(ground, folder, &arguments, is_ready)?;
+        Ok(PrivateSlave { running, address })
+    }
+
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its process.
+    pub fn process(&self) -> u32 {
+        self.running.child.id()
+    }
+}
+
+/// A process that writes into a file what it gets.
+pub struct Sink {
+    _running: Running,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Sink {
+    /// Starts one that takes so many bytes at a time.
+    pub fn start(ground: &Ground, bytes: u64) -> Result<Sink> {
+        let folder = DataFolder::temporary(ground, "copy")?;
+        let file = folder.path.join("copy").display().to_string();
+        let arguments = ["bench", "copy-sink", "--to", &file, "--bytes", &bytes.to_string()].map(str::to_owned);
+        let listens = |line: &str| line.strip_prefix("copy ").map(str::to_owned);
+        let (running, address) = Running::start(ground, folder, &arguments, listens)?;
+        Ok(Sink { _running: running, address: resolve(&address)? })
     }
 }
 

@@ -10,13 +10,16 @@ mod beside;
 mod ceiling;
 mod client;
 mod consume;
+mod copy;
 mod frames;
 mod histogram;
+mod library;
 mod local;
 mod measured;
 mod probe;
 mod produce;
 mod queues;
+mod replication;
 mod restart;
 mod roundtrip;
 mod table;
@@ -101,6 +104,11 @@ enum BenchCommand {
     Backlog(backlog::BacklogArgs),
     /// Make very many topics on a private broker; measure sends to all beside sends to one, memory, and its restart
     Queues(queues::QueuesArgs),
+    /// Measure what the client library costs: CPU time a message, beside a loop that does as little as can be
+    Client {
+        #[command(flatten)]
+        common: Common,
+    },
     /// Measure everything on private servers, beside the probe: what this machine gives a server without features
     Ceiling {
         #[command(flatten)]
@@ -109,8 +117,12 @@ enum BenchCommand {
         #[arg(long, value_name = "NAME")]
         only: Option<String>,
     },
+    /// Measure replication on private servers, beside a plain copy over TCP and the loopback's round trip
+    Replication(replication::ReplicationArgs),
     #[command(hide = true)]
     ProbeServer(probe::ProbeArgs),
+    #[command(hide = true)]
+    CopySink(copy::SinkArgs),
 }
 
 #[derive(Debug, Args)]
@@ -249,6 +261,9 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     if let BenchCommand::ProbeServer(args) = &args.command {
         match probe::serve(args)? {}
     }
+    if let BenchCommand::CopySink(args) = &args.command {
+        match copy::serve(args)? {}
+    }
     process::catch_interrupts();
     let bench = Bench { clock: Arc::clone(&real::env().clock) };
     match args.command {
@@ -303,6 +318,17 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
                 return Ok(ExitCode::from(super::EXIT_REFUSED));
             }
         }
+        BenchCommand::Client { common } => {
+            let ground = common.ground()?;
+            let (target, broker) = common.target(&bench, &ground, true)?;
+            let nameservers = broker.as_ref().map_or(common.nameservers.clone(), PrivateBroker::nameserver);
+            let rows = library::measure(&bench, &target, &nameservers, common.size, common.extent(3.0))?;
+            if common.json {
+                say!("{}", rows.iter().map(library::Row::to_json).collect::<Value>());
+            } else {
+                library::print(&rows);
+            }
+        }
         BenchCommand::Transactions(args) => return transactions::run(args),
         BenchCommand::Backlog(args) => return backlog::run(&bench, args),
         BenchCommand::Queues(args) => return queues::run(&bench, args),
@@ -323,7 +349,8 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
                 say!("{value}");
             }
         }
-        BenchCommand::ProbeServer(_) => {}
+        BenchCommand::Replication(args) => replication::run(&bench, &args)?,
+        BenchCommand::ProbeServer(_) | BenchCommand::CopySink(_) => {}
     }
     Ok(ExitCode::SUCCESS)
 }

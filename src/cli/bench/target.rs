@@ -120,7 +120,7 @@ pub fn resolve(address: &str) -> Result<SocketAddr> {
 }
 
 /// Asks one question over a connection of its own.
-fn call(clock: &Arc<dyn Clock>, address: SocketAddr, command: &Command) -> Result<Command> {
+pub(super) fn call(clock: &Arc<dyn Clock>, address: SocketAddr, command: &Command) -> Result<Command> {
     let mut request = Vec::new();
     command.encode(Serialization::Json, &mut request)?;
     exchange(clock, address, &request)

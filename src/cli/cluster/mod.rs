@@ -163,6 +163,17 @@ pub async fn master(cluster: &Cluster, broker: &str) -> Result<(String, String)>
     .into())
 }
 
+/// The same of a broker that may be named.
+///
+/// # Errors
+/// If there is no such broker.
+pub async fn master_if(cluster: &Cluster, broker: Option<&str>) -> Result<Option<(String, String)>> {
+    match broker {
+        Some(broker) => master(cluster, broker).await.map(Some),
+        None => Ok(None),
+    }
+}
+
 fn none_registered(cluster: &Cluster) {
     cluster.hint("start a broker with", "broker");
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{ArgAction, Args};
 
-use crate::cli::cluster::master;
+use crate::cli::cluster::{master, master_if};
 use crate::cli::connect::{Cluster, ClusterArgs};
 use crate::cli::console::tell;
 use crate::cli::fail::Failure;
@@ -104,8 +104,8 @@ pub async fn create(cluster: Cluster, args: CreateGroup) -> Result<ExitCode> {
     }
     let mut config = SubscriptionGroupConfig::new(&args.group);
     args.settings.apply(&mut config);
-    match &args.broker {
-        Some(broker) => cluster.admin.put_group_on(&master(&cluster, broker).await?.1, &config).await?,
+    match master_if(&cluster, args.broker.as_deref()).await? {
+        Some((_, address)) => cluster.admin.put_group_on(&address, &config).await?,
         None => cluster.admin.put_group(&config).await?,
     }
     tell!("made group {}", args.group);
@@ -120,16 +120,15 @@ pub async fn update(cluster: Cluster, args: UpdateGroup) -> Result<ExitCode> {
         let failure = Failure::usage("nothing is to be changed");
         return Err(failure.hint("name `--retries N` or `--consume false`; `--help` lists all").into());
     }
-    let only = match &args.broker {
-        Some(broker) => Some(master(&cluster, broker).await?.0),
-        None => None,
-    };
+    let only = master_if(&cluster, args.broker.as_deref()).await?;
     let configs = cluster.admin.group_configs(&args.group).await?;
     if configs.is_empty() {
         return Err(cluster.no_group(&args.group).await.into());
     }
     let mut changed = 0;
-    for (broker, mut config) in configs.into_iter().filter(|(name, _)| only.as_ref().is_none_or(|only| only == name)) {
+    for (broker, mut config) in
+        configs.into_iter().filter(|(name, _)| only.as_ref().is_none_or(|(only, _)| only == name))
+    {
         args.settings.apply(&mut config);
         cluster.admin.put_group_on(&master(&cluster, &broker).await?.1, &config).await?;
         changed += 1;

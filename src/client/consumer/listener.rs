@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::{CatchUnwind, OptionFuture};
 use futures::FutureExt;
 
 use crate::client::message::Received;
@@ -84,6 +85,12 @@ impl ConsumeCode {
 /// An application's listener.
 pub(super) type Listener = Arc<dyn Fn(Vec<Arc<Received>>) -> BoxFuture<'static, Verdict> + Send + Sync>;
 
+/// A call of the application that may panic, at once or later. Only `Some(Ok(_))` is what it gives.
+pub(super) fn guarded<F: Future>(call: impl FnOnce() -> F) -> OptionFuture<CatchUnwind<AssertUnwindSafe<F>>> {
+    let future = std::panic::catch_unwind(AssertUnwindSafe(call)).ok();
+    future.map(|future| AssertUnwindSafe(future).catch_unwind()).into()
+}
+
 /// A listener of batches. One that panics has failed to consume.
 pub(super) fn of_batches<F, A>(listen: impl Fn(Vec<Arc<Received>>) -> F + Send + Sync + 'static, failed: A) -> Listener
 where
@@ -91,19 +98,13 @@ where
     A: Into<Verdict> + Copy + Send + Sync + 'static,
 {
     Arc::new(move |batch| {
-        // The call itself may panic too, so it is made inside.
-        let future = std::panic::catch_unwind(AssertUnwindSafe(|| listen(batch)));
+        let call = guarded(|| listen(batch));
         Box::pin(async move {
-            let action = match future {
-                Ok(future) => AssertUnwindSafe(future).catch_unwind().await.ok(),
-                Err(_) => None,
-            };
-            action
-                .unwrap_or_else(|| {
-                    tracing::error!("a listener panicked; its messages count as failed");
-                    failed
-                })
-                .into()
+            let action = call.await.and_then(Result::ok).unwrap_or_else(|| {
+                tracing::error!("a listener panicked; its messages count as failed");
+                failed
+            });
+            action.into()
         })
     })
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use futures::stream::{unfold, Stream};
 use tokio::sync::{oneshot, Notify};
 
-use super::core::{Core, Handler};
+use super::core::Handler;
 use super::owned::OwnedQueue;
 use super::rebalance::RebalanceMessage;
 use super::setup::Setup;
+use super::stop::Held;
 use super::ConsumeFrom;
 use crate::client::error::Error;
 use crate::client::message::Received;
@@ -51,7 +52,7 @@ const STREAM_POLL: Duration = Duration::from_secs(30);
 /// # }
 /// ```
 pub struct PullConsumer {
-    core: Arc<Core>,
+    core: Held,
     poll_max: usize,
     /// The queue that gave messages last: the next ones come from another, if there is one.
     last: Option<MessageQueue>,
@@ -309,13 +310,5 @@ impl PullConsumer {
             recorder.consumed(&self.core.group, &taken);
         }
         taken
-    }
-}
-
-impl Drop for PullConsumer {
-    fn drop(&mut self) {
-        if !self.core.is_stopping() {
-            self.core.abandon();
-        }
     }
 }

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::core::{Core, Handler};
+use super::core::Handler;
 use super::listener::{of_batches, of_messages, Action, OrderlyAction};
 use super::setup::Setup;
+use super::stop::Held;
 use super::ConsumeFrom;
 use crate::client::error::Error;
 use crate::client::message::Received;
@@ -73,7 +74,7 @@ use crate::proto::filter::ExpressionType;
 /// # }
 /// ```
 pub struct PushConsumer {
-    core: Arc<Core>,
+    core: Held,
 }
 
 /// Makes a [`PushConsumer`]; it begins with the choice of a listener.
@@ -263,13 +264,5 @@ impl PushConsumer {
     /// gives locks back and leaves the group, so that other members take over at once.
     pub async fn stop(self, grace: Duration) {
         self.core.stop(grace).await;
-    }
-}
-
-impl Drop for PushConsumer {
-    fn drop(&mut self) {
-        if !self.core.is_stopping() {
-            self.core.abandon();
-        }
     }
 }

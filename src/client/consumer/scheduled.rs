@@ -1,17 +1,16 @@
 //! Pulls on a schedule: the application says after each when the next one of that queue is.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-
 use super::core::{Core, Handler};
+use super::listener::guarded;
 use super::owned::OwnedQueue;
 use super::poll::PullConsumerBuilder;
 use super::pull::{after_error, pull, taken_away, Pulled};
 use super::rebalance::RebalanceMessage;
+use super::stop::Held;
 use crate::client::error::Error;
 use crate::client::message::Received;
 use crate::client::timing::within;
@@ -53,7 +52,7 @@ pub(super) type Task = Arc<dyn Fn(MessageQueue, Vec<Arc<Received>>) -> BoxFuture
 /// # }
 /// ```
 pub struct ScheduledConsumer {
-    core: Arc<Core>,
+    core: Held,
 }
 
 impl PullConsumerBuilder {
@@ -73,13 +72,9 @@ impl PullConsumerBuilder {
         self.setup.settings.limits.span = None;
         self.setup.settings.pull_batch = self.poll_max.min(1024) as i32;
         let task: Task = Arc::new(move |queue, messages| {
-            let future = std::panic::catch_unwind(AssertUnwindSafe(|| task(queue, messages)));
+            let call = guarded(|| task(queue, messages));
             Box::pin(async move {
-                let next = match future {
-                    Ok(future) => AssertUnwindSafe(future).catch_unwind().await.ok(),
-                    Err(_) => None,
-                };
-                next.unwrap_or_else(|| {
+                call.await.and_then(Result::ok).unwrap_or_else(|| {
                     tracing::error!("a scheduled pull's task panicked; its messages come again");
                     NextPull::Again(AFTER_PANIC)
                 })
@@ -98,14 +93,6 @@ impl ScheduledConsumer {
     /// Ends: begins no call, waits at most `grace` for those that run and then drops them, commits, and leaves the group.
     pub async fn stop(self, grace: Duration) {
         self.core.stop(grace).await;
-    }
-}
-
-impl Drop for ScheduledConsumer {
-    fn drop(&mut self) {
-        if !self.core.is_stopping() {
-            self.core.abandon();
-        }
     }
 }
 

@@ -14,6 +14,7 @@ use super::life::Life;
 use super::locks;
 use super::offsets::{LocalOffsets, Offsets};
 use super::rebalance::{RebalanceActor, RebalanceMessage};
+use super::stop::Held;
 use crate::client::error::Error;
 use crate::client::remote::ANSWER_LIMIT;
 use crate::client::{Client, MessageQueue};
@@ -54,7 +55,7 @@ impl Setup {
     }
 
     /// Starts the consumer; when it returns, brokers know of it and its first queues are taken.
-    pub async fn start(self, handler: Handler) -> Result<Arc<Core>, Error> {
+    pub async fn start(self, handler: Handler) -> Result<Held, Error> {
         let group = self.group.clone().unwrap_or_else(|| NO_GROUP.to_owned());
         validate_group(&group).map_err(|error| Error::Invalid(error.to_string()))?;
         let mut subscriptions = self.compiled()?;
@@ -147,7 +148,7 @@ impl Setup {
 }
 
 impl Core {
-    async fn begin(self: Arc<Core>, topics: Vec<String>, member: bool) -> Result<Arc<Core>, Error> {
+    async fn begin(self: Arc<Core>, topics: Vec<String>, member: bool) -> Result<Held, Error> {
         let spawned = Actor::spawn(None, RebalanceActor, Arc::clone(&self)).await;
         let (actor, _) = spawned.map_err(|error| Error::Invalid(format!("the consumer cannot start: {error}")))?;
         let _ = self.actor.set(actor);
@@ -164,7 +165,7 @@ impl Core {
         let (done, taken) = oneshot::channel();
         self.tell(RebalanceMessage::Assign { done });
         let _ = taken.await;
-        Ok(self)
+        Ok(Held(self))
     }
 
     /// Changes a subscription while the consumer runs, or with `None` ends it. When this returns, brokers have been told.

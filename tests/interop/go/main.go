@@ -2,7 +2,7 @@
 //
 // Reads NAMESRV_ADDR, BROKER_ADDR, INTEROP_DRIVER (the name to report under) and INTEROP_RUN
 // (what makes this run's topics and groups unique). Checks whose name ends in "-after" need a
-// broker restart after "all" and have to be named.
+// broker restart after "all", or another driver's part, and have to be named.
 package main
 
 import (
@@ -46,6 +46,9 @@ var checks = []check{
 	{"pull", pull},
 	{"poll", poll},
 	{"query-time", queryTime},
+	{"across-send-after", acrossSend},
+	{"across-refuse-after", acrossRefuse},
+	{"across-consume-after", acrossConsume},
 }
 
 func main() {

@@ -63,15 +63,17 @@ func (s *scene) admin() admin.Admin {
 }
 
 // topic makes a topic of four queues and waits until the NameServer knows it.
-func (s *scene) topic() string {
+func (s *scene) topic() string { return s.makeTopic(s.topicName()) }
+
+func (s *scene) makeTopic(name string) string {
 	a := s.admin()
 	must(a.CreateTopic(context.Background(),
-		admin.WithTopicCreate(s.topicName()),
+		admin.WithTopicCreate(name),
 		admin.WithBrokerAddrCreate(os.Getenv("BROKER_ADDR")),
 		admin.WithReadQueueNums(queues),
 		admin.WithWriteQueueNums(queues)))
-	s.awaitRoute(a, s.topicName())
-	return s.topicName()
+	s.awaitRoute(a, name)
+	return name
 }
 
 func (s *scene) awaitRoute(a admin.Admin, topic string) []*primitive.MessageQueue {

@@ -9,19 +9,20 @@ import threading
 import time
 from pathlib import Path
 
-from . import apache_broker, drivers, migration, mqadmin, process, processes, toolchain
+from . import across, apache_broker, drivers, migration, mqadmin, process, processes, toolchain
 from .cluster import ApacheCluster, MetaqCluster
 from .report import Report
 
 RESULTS = toolchain.HERE / "results-apache.txt"
 # Groups of checks that are no client's driver; all need Java.
-GROUPS = ["mqadmin", "apache-broker", "processes", "migration"]
+GROUPS = ["across", "mqadmin", "apache-broker", "processes", "migration"]
 
 
 def main():
     options = parse()
     process.clean_up_at_exit()
     report = Report(options.require)
+    drivers.Rust.server = options.metaq.resolve()
     directory = Path(tempfile.mkdtemp(prefix="metaq-interop-"))
     began = time.monotonic()
     # Apache's cluster comes first: what it prints is what metaq has to print.
@@ -119,6 +120,7 @@ class Target:
 
     def run_groups(self, groups):
         actions = {
+            "across": self.run_across,
             "mqadmin": self.run_mqadmin,
             "apache-broker": self.run_apache_broker,
             "processes": self.run_processes,
@@ -126,6 +128,13 @@ class Target:
         }
         for group in groups:
             self.guard(group, actions[group])
+
+    def run_across(self):
+        directory = self.directory / "across"
+        cluster = self.cluster(directory / "cluster")
+        cluster.start()
+        across.run(self.report, cluster, f"r{os.getpid()}", directory)
+        cluster.stop()
 
     def run_mqadmin(self):
         cluster = self.cluster(self.directory / "mqadmin")

@@ -72,9 +72,9 @@ class Driver:
         silent = [check for check in planned or checks if check not in said]
         return {**said, **{check: f"{how}; see {child.log}: {child.tail()[-200:]}" for check in silent}}
 
-    def insist(self, nameserver, broker, run, directory, checks):
+    def insist(self, nameserver, broker, run, directory, checks, **env):
         """Runs some checks for a check of the harness, which fails if one of them does."""
-        child = self.start(nameserver, broker, run, directory, checks)
+        child = self.start(nameserver, broker, run, directory, checks, **env)
         failed = [f"{check}: {reason}" for check, reason in self.finish(child, checks).items() if reason]
         if failed:
             raise AssertionError("; ".join(failed))
@@ -107,6 +107,16 @@ def go_argv():
     return [str(toolchain.go())]
 
 
+def rust_argv():
+    return [str(toolchain.rust(Rust.server))]
+
+
+class Rust:
+    """Our own client is built like the server under test, so that Cargo has most of it already."""
+
+    server = toolchain.REPOSITORY / "target/release/metaq"
+
+
 def python_argv():
     return [str(toolchain.python()), str(toolchain.HERE / "python" / "driver.py")]
 
@@ -123,6 +133,7 @@ ALL = [
     java_driver("java-4.9.8", "4.9.8"),
     java_driver("java-5.3.2-binary", "5.3.2", "rocketmq.serialize.type=ROCKETMQ"),
     Driver("go", ["go"], go_argv),
+    Driver("rust", ["cargo"], rust_argv, JAVA_AFTER),
     Driver("python-cpp", [], python_argv),
 ]
 

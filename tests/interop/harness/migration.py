@@ -35,10 +35,11 @@ def run(report, binary, classpath, java, directory):
 def from_apache(report, binary, classpath, java, directory):
     scene = FromApache(binary, classpath, java, directory / "from-apache")
     before = ["migrate-before", "resume-broker-before", "query-restart-before", "retry-dlq"]
-    after = ["migrate-after", "resume-broker-after", "query-restart-after", "migrate-delayed-after"]
+    late = ["migrate-delayed-after", "migrate-timed-after"]
+    after = ["migrate-after", "resume-broker-after", "query-restart-after", *late]
     checks = [
         ("apache-master-is-written", scene.start_master, scene.client("old", *before), scene.several_files),
-        ("slave-copies-under-load", scene.start_load, scene.start_slave, scene.client("old", "migrate-delayed-before")),
+        ("slave-copies-under-load", scene.start_load, scene.start_slave, scene.send_late),
         ("slave-catches-up", scene.stop_load, scene.caught_up, scene.same_log),
         ("late-slave-begins-at-the-oldest-file", scene.expire, scene.start_late, scene.late_caught_up),
         ("slave-is-promoted", scene.master.kill, scene.promote),
@@ -178,6 +179,10 @@ class FromApache(Scene):
             if reason:
                 raise AssertionError(f"{check}: {reason}")
         wait_until(lambda: offsets(self.slave.address) == offsets(self.master.address), 30, "the offsets at the slave")
+
+    def send_late(self):
+        """What is delivered after the change of brokers only."""
+        self.client("old", "migrate-delayed-before", "migrate-timed-before")()
 
     def promote(self):
         self.metaq("broker", "promote", "broker-a", "-n", self.nameserver.address, "--yes")

@@ -44,6 +44,14 @@ def apache():
     return java(HERE / "apache", APACHE_VERSION)
 
 
+def rust(server):
+    """Compiles the Rust driver the way the tested server was; returns the binary."""
+    release = server.parent.name == "release"
+    _run(["cargo", "build", "-p", "metaq", "--example", "interop"] + (["--release"] if release else []), REPOSITORY)
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or REPOSITORY / "target")
+    return target / ("release" if release else "debug") / "examples" / "interop"
+
+
 def go():
     """Compiles the Go driver; returns the binary."""
     out = cache() / "go"

@@ -9,9 +9,12 @@ use metaq::client::{Client, ConsumeFrom, MessageQueue, NextPull, ScheduledConsum
 use super::consuming::send;
 use super::support::{until, Cluster, LIMIT};
 
-/// What a task was called with: bodies by queue, and the queues that had none.
+/// A queue, and the bodies of one call; none if there were none.
+type Call = (MessageQueue, Vec<String>);
+
+/// What a task was called with.
 #[derive(Clone, Default)]
-struct Calls(Arc<Mutex<Vec<(MessageQueue, Vec<String>)>>>);
+struct Calls(Arc<Mutex<Vec<Call>>>);
 
 impl Calls {
     fn bodies(&self) -> Vec<String> {

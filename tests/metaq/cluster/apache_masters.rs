@@ -93,8 +93,15 @@ async fn serve(mut stream: TcpStream, held: Arc<Mutex<Held>>) {
 
 /// A log of at least four files.
 async fn some_log() -> Vec<u8> {
+    let log = log_after(async |source| send_many(source, 0, 130).await).await;
+    assert!(log.len() > 3 * FILE);
+    log
+}
+
+/// The log of a broker after this.
+async fn log_after(work: impl AsyncFnOnce(&Broker)) -> Vec<u8> {
     let source = Broker::start(&format!("{SMALL_FILES}haListenPort={}\n", free_port().await)).await;
-    send_many(&source, 0, 130).await;
+    work(&source).await;
     let end = source.handle().shared().store.end().0 as usize;
     let (directory, _) = source.stop_and_keep().await;
     let mut files: Vec<_> =
@@ -102,7 +109,6 @@ async fn some_log() -> Vec<u8> {
     files.sort();
     let mut log: Vec<u8> = files.iter().flat_map(|file| std::fs::read(file).unwrap()).collect();
     log.truncate(end);
-    assert!(log.len() > 3 * FILE);
     log
 }
 
@@ -148,5 +154,36 @@ async fn a_slave_that_an_apache_master_has_nothing_for_says_so() {
     apache.holds(0, &log[..200]);
     let slave = slave.restarted().await;
     refuses(&slave, "the master's at 200: promote this slave").await;
+    slave.stop().await;
+}
+
+/// What an Apache master has delivered of messages with a time of delivery is not delivered again by the slave that takes its
+/// place: the master's timer checkpoint says how far it was.
+#[tokio::test]
+async fn timed_messages_that_an_apache_master_has_delivered_do_not_come_again() {
+    let log = log_after(async |source| {
+        let (client, at) = (source.client().await, source.env.clock.now().plus(3_000).0.to_string());
+        for body in ["delivered", "waits"] {
+            client.send("Orders", body, &[("TIMER_DELIVER_MS", &at)]).await;
+        }
+    })
+    .await;
+    let apache = Apache::start().await;
+    apache.holds(0, &log);
+    let read_to = real::env().clock.now().plus(3_600_000).0;
+    // | lastReadTimeMs | lastTimerLogFlushPos | lastTimerQueueOffset | masterTimerQueueOffset | dataVersion 3 × 8 |
+    let checkpoint: Vec<u8> = [read_to, 0, 1, 1, 0, 0, 0].into_iter().flat_map(i64::to_be_bytes).collect();
+    apache.service.answers(request::GET_TIMER_CHECK_POINT, Some(Response::success().with_body(checkpoint)));
+    let slave = Broker::start(&apache.slave_settings().await).await;
+    let (store, service) = (&slave.handle().shared().store, &apache.service);
+    let has_log = async || (store.end().0 as usize == log.len()).then_some(());
+    until(&slave.env, has_log).await;
+    // The table that is asked for last, but for those that say where the log ends.
+    until(&slave.env, async || (service.asked(request::GET_BROKER_RUNTIME_INFO).len() > 1).then_some(())).await;
+    slave.handle().shared().promote(true, true).await.unwrap();
+    let client = slave.client().await;
+    let sent = client.send("Orders", "first", &[]).await;
+    let came = client.wait_messages("cg", "Orders", sent.queue_offset + 1).await;
+    assert_eq!(bodies(&came), ["waits"]);
     slave.stop().await;
 }

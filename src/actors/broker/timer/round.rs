@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ractor::ActorRef;
 
+use super::apache::Apache;
 use super::{open, OpenTimer, State, TimerMessage, Trims, NOTHING, RETRY_MS, SETTLE_EVERY_MS, TRIM_EVERY_MS};
 use crate::actors::broker::due::{Due, Outcome};
 use crate::actors::broker::shared::Shared;
@@ -73,7 +74,7 @@ impl State {
                 self.shared.store.queue_or_create(system::TIMER_TOPIC, TIMER_QUEUE).map_err(io::Error::other)?;
             let timer = open::open(&self.shared.store, &queue, self.recovered).await?;
             self.shared.timer.set_recalls(timer.recalls());
-            let apache = open::Apache::read(&self.shared.store)?;
+            let apache = Apache::read(&self.shared.store)?;
             self.open = Some(OpenTimer { timer, queue, apache });
         }
         let now = Now { wall: self.shared.wall(), monotonic: self.shared.now() };

@@ -36,6 +36,7 @@ public final class Driver {
         ConsumeChecks.addTo(checks);
         QueryChecks.addTo(checks);
         MigrationChecks.addTo(checks);
+        AcrossChecks.addTo(checks);
         Load.addTo(checks);
     }
 

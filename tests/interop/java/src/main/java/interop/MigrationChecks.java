@@ -14,6 +14,7 @@ import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -31,7 +32,9 @@ final class MigrationChecks {
         checks.put("migrate-before", MigrationChecks::send);
         checks.put("migrate-after", MigrationChecks::readAll);
         checks.put("migrate-delayed-before", MigrationChecks::sendDelayed);
-        checks.put("migrate-delayed-after", MigrationChecks::awaitDelayed);
+        checks.put("migrate-delayed-after", scene -> awaitOnly(scene, "late"));
+        checks.put("migrate-timed-before", MigrationChecks::sendTimed);
+        checks.put("migrate-timed-after", scene -> awaitOnly(scene, "late"));
     }
 
     private static void send(Scene scene) throws Exception {
@@ -89,13 +92,32 @@ final class MigrationChecks {
         Scene.sent(scene.producer().send(message));
     }
 
-    /** The broker of now delivers what the former one was asked to deliver later. */
-    private static void awaitDelayed(Scene scene) throws Exception {
+    /** One comes at once, and is consumed; the other one outlasts the change of brokers. */
+    private static void sendTimed(Scene scene) throws Exception {
+        String topic = scene.topic();
+        DefaultMQProducer producer = scene.producer();
+        DefaultMQPushConsumer consumer = scene.pushConsumer();
+        consumer.subscribe(topic, "*");
+        Inbox inbox = new Inbox().concurrently(consumer);
+        consumer.start();
+        Scene.sent(producer.send(timed(topic, "early", 2_000)));
+        Scene.sent(producer.send(timed(topic, "late", 60_000)));
+        inbox.awaitExactly(List.of("early"));
+    }
+
+    private static Message timed(String topic, String body, long millis) {
+        Message message = Scene.message(topic, body);
+        MessageAccessor.putProperty(message, "TIMER_DELIVER_MS", String.valueOf(System.currentTimeMillis() + millis));
+        return message;
+    }
+
+    /** The broker of now delivers what the former one was asked to deliver later, and nothing that it has delivered. */
+    private static void awaitOnly(Scene scene, String body) throws Exception {
         DefaultMQPushConsumer consumer = scene.pushConsumer();
         consumer.subscribe(scene.topicName(), "*");
         Inbox inbox = new Inbox().concurrently(consumer);
         consumer.start();
-        inbox.awaitExactly(List.of("late"));
+        inbox.awaitExactly(List.of(body));
     }
 
     private static List<MessageQueue> sorted(Collection<MessageQueue> queues) {

@@ -45,7 +45,10 @@ final class Scene implements AutoCloseable {
 
     /** A topic of QUEUES queues that the NameServer already knows. */
     String topic() throws Exception {
-        String topic = topicName();
+        return topic(topicName());
+    }
+
+    String topic(String topic) throws Exception {
         DefaultMQProducer creator = producer();
         createTopic(creator, topic);
         awaitRoute(creator, topic);
