@@ -60,6 +60,19 @@ pub const MASTER_LOST: Scenario = Scenario {
     play: |world, plan| master_lost(world, plan).boxed_local(),
 };
 
+/// SYNC_MASTER and ASYNC_FLUSH: another node is the copy, not the disk, so the slave that takes over must keep its power.
+pub const MASTER_LOST_UNSYNCED: Scenario = Scenario {
+    name: "replication_master_lost_unsynced",
+    story:
+        "SYNC_MASTER, ASYNC_FLUSH: the master's machine is lost, and the slave that has most takes its place, unsynced",
+    draft: |d| {
+        d.slaves(1..=2).flush(&[AsyncFlush]).consumer(GROUP, 0).producers(1..=2, 100..=300, &[20]);
+        d.set("brokerRole", "SYNC_MASTER");
+        d.faults(0..=3, &["cut", "cut_one_way", "clog", "kill", "stall", "pause"]);
+    },
+    play: |world, plan| master_lost(world, plan).boxed_local(),
+};
+
 /// REP-2: files expire on the master before a slave has them.
 pub const EXPIRED: Scenario = Scenario {
     name: "replication_expired",
@@ -134,11 +147,11 @@ async fn master_lost(world: World, plan: Arc<Plan>) -> Verdict {
     world.spawn_here(send_junk(cluster.clone(), 0));
     let moment = random.below(plan.workload_us().max(1));
     world.sleep(Duration::from_micros(moment)).await;
-    // Each copy must be on a disk: the others may lose their power with the master.
+    // With syncs each copy must be on a disk: the others may lose their power with the master.
     for slave in cluster.slaves.clone() {
         if world.is_alive(slave.node) {
             match random.below(2) {
-                0 => world.power_cut(slave.node),
+                0 if plan.is_sync_flush() => world.power_cut(slave.node),
                 _ => world.kill(slave.node),
             }
         }

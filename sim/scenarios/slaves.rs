@@ -68,10 +68,10 @@ const BROKER_PORT: u16 = 10_911;
 const LIMIT: Duration = Duration::from_secs(2);
 /// A slave that hears its master has its tables within this time: it notices a dead connection, asks the NameServer, tries
 /// again.
-const COPIED: Duration = Duration::from_secs(60);
+pub(super) const COPIED: Duration = Duration::from_secs(60);
 
 /// One of the members dies, or master and slave do not hear each other.
-fn trouble(d: &mut Draw<'_>) -> Fault {
+pub(super) fn trouble(d: &mut Draw<'_>) -> Fault {
     let (machine, for_us) = (d.member(), d.us_up_to(40_000));
     match d.random.below(4) {
         0 => Fault::Process(ProcessFault::Kill { machine, down_us: for_us }),
@@ -146,13 +146,13 @@ async fn promotion(world: World, plan: Arc<Plan>) -> Verdict {
 
 /// What happened to the master.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lost {
+pub(super) enum Lost {
     Dead,
     Hangs,
     CutOff,
 }
 
-fn lose_master(cluster: &Cluster, random: &mut Stream) -> Lost {
+pub(super) fn lose_master(cluster: &Cluster, random: &mut Stream) -> Lost {
     let (world, master) = (&cluster.world, cluster.brokers[0]);
     match random.below(5) {
         0 => world.kill(master),
@@ -175,7 +175,7 @@ fn lose_master(cluster: &Cluster, random: &mut Stream) -> Lost {
 }
 
 /// Promotes the slave whose log is longest, as `metaq broker promote` does.
-async fn promote_longest(cluster: &mut Cluster) -> Verdict {
+pub(super) async fn promote_longest(cluster: &mut Cluster) -> Verdict {
     let world = cluster.world.clone();
     let deadline = world.now() + COPIED;
     loop {
@@ -210,7 +210,7 @@ async fn promote_longest(cluster: &mut Cluster) -> Verdict {
 }
 
 /// The old master comes back: at once as a slave, or first as what it was.
-async fn bring_back(cluster: &Cluster, master: NodeId, lost: Lost, random: &mut Stream) {
+pub(super) async fn bring_back(cluster: &Cluster, master: NodeId, lost: Lost, random: &mut Stream) {
     let world = &cluster.world;
     match lost {
         Lost::Dead => {}
@@ -225,7 +225,7 @@ async fn bring_back(cluster: &Cluster, master: NodeId, lost: Lost, random: &mut 
     world.boot(master);
 }
 
-async fn make_group(cluster: &Cluster) -> Verdict {
+pub(super) async fn make_group(cluster: &Cluster) -> Verdict {
     let group = to_vec(&SubscriptionGroupConfig::new(GROUP));
     let make = Command::request(request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP).with_body(group);
     cluster.ask(0, make).await.map(drop)
@@ -245,7 +245,7 @@ async fn send_messages(cluster: &Cluster) {
 }
 
 /// Waits until every slave's topics, groups and offsets are its master's.
-async fn in_sync(cluster: &Cluster) -> Verdict {
+pub(super) async fn in_sync(cluster: &Cluster) -> Verdict {
     let world = &cluster.world;
     let deadline = world.now() + COPIED;
     for slave in &cluster.slaves {
@@ -278,20 +278,20 @@ async fn tables(cluster: &Cluster, node: NodeId) -> Option<Tables> {
     Some((queues.collect(), groups.collect(), offsets(cluster, node).await?))
 }
 
-async fn offsets(cluster: &Cluster, node: NodeId) -> Option<BTreeMap<i32, i64>> {
+pub(super) async fn offsets(cluster: &Cluster, node: NodeId) -> Option<BTreeMap<i32, i64>> {
     let offsets = ask(cluster, node, Command::request(request::GET_ALL_CONSUMER_OFFSET)).await?;
     let mut offsets: ConsumerOffsetSerializeWrapper = from_slice(&offsets.body).ok()?;
     Some(offsets.offset_table.remove(&ConsumerOffsetSerializeWrapper::key(TOPIC, GROUP)).unwrap_or_default())
 }
 
-async fn ask(cluster: &Cluster, node: NodeId, command: Command) -> Option<Command> {
+pub(super) async fn ask(cluster: &Cluster, node: NodeId, command: Command) -> Option<Command> {
     let address = format!("{}:{BROKER_PORT}", cluster.world.ip(node));
     let answer = Remote::new(cluster.world.env(cluster.admin), address).call(command, LIMIT).await.ok()?;
     (answer.code == response::SUCCESS).then_some(answer)
 }
 
 /// Looks at a slave's offsets all the time: within one life of its process none goes back.
-async fn watch_offsets(cluster: Cluster, node: NodeId) {
+pub(super) async fn watch_offsets(cluster: Cluster, node: NodeId) {
     let world = cluster.world.clone();
     let (mut life, mut seen) = (0, BTreeMap::new());
     loop {

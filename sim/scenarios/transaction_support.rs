@@ -111,7 +111,8 @@ pub struct Habits {
 pub struct Seller {
     world: World,
     pub node: NodeId,
-    brokers: Vec<String>,
+    /// Addresses, which change with the master.
+    brokers: Arc<Mutex<Vec<String>>>,
     database: Database,
     habits: Habits,
 }
@@ -128,13 +129,26 @@ impl Seller {
     /// A machine of its own; nothing runs on it yet.
     pub fn new(cluster: &Cluster, name: &str, database: &Database, habits: Habits) -> Seller {
         let world = cluster.world.clone();
-        let brokers = cluster.brokers.iter().map(|node| format!("{}:10911", world.ip(*node))).collect();
-        Seller { node: world.add_node(name), world, brokers, database: database.clone(), habits }
+        let seller =
+            Seller { node: world.add_node(name), world, brokers: Arc::default(), database: database.clone(), habits };
+        seller.find_brokers(cluster);
+        seller
+    }
+
+    /// Goes where the masters are now, once the connections to former ones are over.
+    pub fn find_brokers(&self, cluster: &Cluster) {
+        let addresses = cluster.brokers.iter().map(|node| format!("{}:10911", self.world.ip(*node)));
+        *self.brokers.lock().expect("no holder panics") = addresses.collect();
+    }
+
+    fn address(&self, broker: usize) -> String {
+        self.brokers.lock().expect("no holder panics")[broker].clone()
     }
 
     /// Starts its process: it answers questions, and sends `count` messages.
     pub fn run(&self, count: u64) {
-        let connections: Vec<Connection> = self.brokers.iter().map(|_| Connection::default()).collect();
+        let brokers = self.brokers.lock().expect("no holder panics").len();
+        let connections: Vec<Connection> = (0..brokers).map(|_| Connection::default()).collect();
         for (broker, connection) in connections.iter().enumerate() {
             let (seller, connection) = (self.clone(), connection.clone());
             self.world.spawn(self.node, async move { seller.stay_connected(broker, connection).await });
@@ -147,7 +161,8 @@ impl Seller {
         let env = self.world.env(self.node);
         let service = Arc::new(Answers { seller: self.clone() });
         loop {
-            if let Ok(handle) = connect(&env, &self.brokers[broker], Arc::clone(&service), LIMIT).await {
+            let address = self.address(broker);
+            if let Ok(handle) = connect(&env, &address, Arc::clone(&service), LIMIT).await {
                 let heartbeat = HeartbeatData {
                     client_id: self.world.name(self.node),
                     producer_data_set: vec![ProducerData { group_name: PRODUCERS.to_owned() }],
@@ -156,6 +171,9 @@ impl Seller {
                 let heartbeat = Command::request(request::HEART_BEAT).with_body(to_vec(&heartbeat));
                 // One that is not answered is over: the next connection is a new one.
                 while handle.call(&*env.clock, heartbeat.clone(), LIMIT).await.is_ok() {
+                    if self.address(broker) != address {
+                        break;
+                    }
                     connection.set(Some(handle.clone()));
                     self.world.sleep(HEARTBEAT).await;
                 }

@@ -3,9 +3,9 @@
 //! madsim's timers cannot be taken back and wait at least a millisecond, so network, disk and clocks keep theirs here:
 //! one ordered queue, emptied by one task. Entries of the same moment run in the order they were made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::{poll_fn, Future};
-use std::pin::Pin;
+use std::pin::{pin, Pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -26,7 +26,7 @@ enum Entry {
 struct Inner {
     queue: BTreeMap<Key, Entry>,
     next: u64,
-    /// The task that empties the queue, and the time it will look at it by itself.
+    /// The task that empties the queue, and the next time at which it will look at it by itself.
     driver: Option<Waker>,
     armed: Option<Duration>,
 }
@@ -85,9 +85,10 @@ impl Agenda {
     }
 }
 
-/// Empties the queue for ever. One madsim timer is kept, replaced only when something earlier comes.
+/// Empties the queue for ever. madsim's timers cannot be taken back, so one that was set for a later time is used when
+/// that time comes, and another one is set only for what is earlier than all of them.
 fn drive(agenda: Arc<Agenda>) -> impl Future<Output = ()> {
-    let mut alarm: Option<Pin<Box<madsim::time::Sleep>>> = None;
+    let mut alarms: BTreeSet<Duration> = BTreeSet::new();
     poll_fn(move |cx| loop {
         while let Some(entry) = agenda.pop_due(agenda.now()) {
             match entry {
@@ -96,22 +97,22 @@ fn drive(agenda: Arc<Agenda>) -> impl Future<Output = ()> {
             }
         }
         let now = agenda.now();
-        let mut inner = agenda.inner.lock().expect("agenda");
-        inner.driver = Some(cx.waker().clone());
-        let Some((&(at, _), _)) = inner.queue.first_key_value() else {
-            inner.armed = None;
-            return Poll::Pending;
-        };
-        if inner.armed.is_some_and(|armed| armed > now && armed <= at) {
-            return Poll::Pending;
+        while alarms.first().is_some_and(|alarm| *alarm <= now) {
+            alarms.pop_first();
         }
-        inner.armed = Some(at);
+        let mut inner = agenda.inner.lock().expect("agenda");
+        let next = inner.queue.first_key_value().map(|(&(at, _), _)| at);
+        let missing = next.filter(|at| alarms.first().is_none_or(|alarm| at < alarm));
+        alarms.extend(missing);
+        inner.driver = Some(cx.waker().clone());
+        inner.armed = alarms.first().copied();
         drop(inner);
+        let Some(at) = missing else { return Poll::Pending };
         let deadline = agenda.time.now_instant() + at.saturating_sub(now);
-        let sleep = alarm.insert(Box::pin(agenda.time.sleep_until(deadline)));
+        let mut alarm = pin!(agenda.time.sleep_until(deadline));
         // A new sleep is rounded up to a millisecond, a reset one is not.
-        sleep.as_mut().reset(deadline);
-        if sleep.as_mut().poll(cx).is_pending() {
+        alarm.as_mut().reset(deadline);
+        if alarm.poll(cx).is_pending() {
             return Poll::Pending;
         }
     })

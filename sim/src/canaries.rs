@@ -10,6 +10,8 @@ use std::sync::Mutex;
 use metaq::env::Canary;
 use serde::Serialize;
 
+use crate::scenarios;
+use crate::shrink::{shrink, Effort, Shrunk};
 use crate::sweep::{child, in_parallel, ChildRun};
 
 /// Seeds within which a planted bug has to be found.
@@ -42,6 +44,8 @@ const AS_DECIDED: &str = "a transaction takes effect exactly as first decided";
 const MATCHES: &str = "a filtered group gets exactly what matches";
 const STAYS: &str = "a route stays while its broker registers";
 
+const SKIPPED: &str = "consumers skip nothing";
+const SHOWN: &str = "slaves show what their master shows";
 const COPIED: &str = "slaves get their master's log";
 
 const fn row(canary: Canary, scenario: &'static str, checkers: &'static [&'static str]) -> Planted {
@@ -61,6 +65,19 @@ pub const ALL: &[Planted] = &[
     row(Canary::TrustFileLength, "broker_power_cut", &[KEPT, "consumers get whole messages"]),
     row(Canary::IgnoreSyncError, "failed_sync_power_cut", &[KEPT, EARLY, DENSE]),
     row(Canary::SkipChecksums, "store_torn", &[WHOLE, KEPT]),
+    // Damage, promotion, and what slaves keep.
+    row(Canary::TornPropertiesKept, "store_torn", &[WHOLE]),
+    row(Canary::SlaveDeletesFirst, "promotion_retention", &["timed messages are kept"]),
+    row(Canary::PromotedForgetsHalves, "promotion_waiting", &[AS_DECIDED]),
+    row(Canary::DamageServed, "bit_rot", &["consumers get whole messages"]),
+    row(Canary::DamageSkipped, "bit_rot", &[KEPT, DELIVERED, SKIPPED, COPIED]),
+    row(Canary::DamageEndsLog, "bit_rot", &[KEPT, EARLY, DENSE, DELIVERED]),
+    row(Canary::LostMasterGoesOn, "disk_swap", &[KEPT, EARLY, DENSE, DELIVERED]),
+    row(Canary::TopicGoesAsAWhole, "slave_topics_again", &[SHOWN]),
+    row(Canary::SlaveDeletesByItsOwnEnd, "slave_topics_again", &[SHOWN]),
+    row(Canary::KeptOffsetsForgotten, "slave_reads", &["what is committed at a slave stays"]),
+    row(Canary::TimerTooEarly, "clock_jumps", &["timed messages are not early by their broker's clock"]),
+    row(Canary::TimerForgetsCopies, "promotion_waiting", &["timed messages come once"]),
     row(Canary::QueueTableBeforeQueues, "store_long", &[AGREE, WHOLE, KEPT, DENSE]),
     // The product's own assertions may see it first.
     row(Canary::QueuesAheadOfLog, "store_stalled", &[AGREE, WHOLE, KEPT, DENSE, "panic"]),
@@ -76,9 +93,11 @@ pub const ALL: &[Planted] = &[
     row(Canary::WokenUnfiltered, "filters", &[MATCHES]),
     row(Canary::ReplyGoesBack, "requests", &["requests are answered"]),
     row(Canary::OffsetsNotSaved, "members", &[OFFSETS]),
+    row(Canary::PullsForCommits, "registers", &["registers are linearizable"]),
     row(Canary::OffsetsAboveEnd, "broker_async_power_cut", &[DELIVERED]),
     row(Canary::NewGroupAtEnd, "members", &["consumers skip nothing", DELIVERED]),
     row(Canary::TopicNotSaved, "members", &["topics are kept"]),
+    row(Canary::TopicChangesForgotten, "many_topics", &["topics are kept"]),
     row(Canary::LateGoodbye, "late_goodbyes", &[STAYS]),
     row(Canary::OldConnectionCounts, "late_goodbyes", &[STAYS]),
     row(Canary::LivingBrokerExpires, "heartbeat_time_out", &[STAYS, "routes become true"]),
@@ -97,9 +116,17 @@ pub const ALL: &[Planted] = &[
     row(Canary::LockForEver, "locks", &["locks come free"]),
     row(Canary::AnybodyUnlocks, "locks", &[HOLDER]),
     row(Canary::LockEndsWithConnection, "locks", &[HOLDER]),
+    // Order.
+    row(Canary::LocksNotSaved, "locks", &[HOLDER]),
+    row(Canary::LocksNotSaved, "client_ordered", &["a queue has one owner"]),
+    row(Canary::PromotedLocksAtOnce, "ordered_promotion", &["a queue has one owner"]),
+    row(Canary::DuplicatesForgotten, "retried_sends", &["messages are stored once"]),
+    row(Canary::ResetsForgotten, "late_commits", &["a reset is not undone"]),
+    row(Canary::FencingOff, "fenced_owners", &[OFFSETS]),
     row(Canary::StaleOffsetsPushed, "promotion", &["no offset goes back at a slave", OFFSETS]),
     row(Canary::SlaveMissesChanges, "slave_metadata", &["slaves have their master's tables"]),
     row(Canary::DeadMemberStays, "members", &["members are who is there"]),
+    row(Canary::ReviveDeletedTopics, "deleted_topic", &["what was deleted does not come back"]),
     row(Canary::ReviveDeletedTopics, "model", &["answers are those of the reference model"]),
     row(Canary::SlaveOffsetTrusted, "replication_master_lost", &[KEPT, EARLY, DENSE]),
     row(Canary::AbsentSlaveCounts, "replication_master_lost", &[KEPT, EARLY, DENSE]),
@@ -123,6 +150,7 @@ pub const ALL: &[Planted] = &[
     ),
     row(Canary::ClientOutlivesLock, "client_ordered", &["a queue has one owner"]),
     row(Canary::ClientForgetsFailures, "client_retries", &[CONSUMED]),
+    row(Canary::StaleRouteKept, "promotion_clients", &["a healed cluster works"]),
 ];
 
 /// What reports a run that differs from itself.
@@ -194,6 +222,66 @@ pub fn hunt_all(binary: &Path, only: &str, jobs: usize, tell: &(dyn Fn(&Hunt) + 
         true
     });
     hunts.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).into_iter().flatten().collect()
+}
+
+/// What was made of the plan in which a planted bug was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Small {
+    /// The planted bug.
+    pub canary: String,
+    /// The scenario.
+    pub scenario: &'static str,
+    /// Faults in the small plan, and in the one that the seed gave.
+    pub faults: [usize; 2],
+    /// Operations of clients that the plan holds, before and after as well.
+    pub operations: [usize; 2],
+    /// Runs it took.
+    pub runs: usize,
+    /// Processor time of them, in milliseconds.
+    pub cpu_ms: u64,
+}
+
+/// Processor time for one plan, in milliseconds.
+const SHRINK_CPU_MS: u64 = 60_000;
+
+/// Makes the plan small in which `hunt` found its bug; `None` if it found nothing, or its plan does not fail by itself.
+pub fn make_small(binary: &Path, hunt: &Hunt) -> Option<Small> {
+    let planted = ALL.iter().find(|planted| {
+        hunt.found && planted.scenario == hunt.scenario && format!("{:?}", planted.canary) == hunt.canary
+    })?;
+    let mut plan = scenarios::find(hunt.scenario)?.plan(hunt.seeds - 1);
+    plan.canaries.insert(planted.canary);
+    let (binary, runs_max, cpu_ms_max) = (binary.to_owned(), usize::MAX, SHRINK_CPU_MS);
+    let effort = Effort { binary, jobs: 1, runs_max, cpu_ms_max, schedules: 2 };
+    let Shrunk { plan: small, runs, cpu_ms, .. } = shrink(&plan, &effort, &|_, _| {})?;
+    let faults = [&small, &plan].map(|plan| plan.faults.len() + plan.lasting.len());
+    let operations = [small.operations(), plan.operations()];
+    Some(Small { canary: hunt.canary.clone(), scenario: hunt.scenario, faults, operations, runs, cpu_ms })
+}
+
+/// The table of all small plans, with a line of medians below it.
+pub fn table_of_small(all: &[Small]) -> String {
+    let mut text = format!(
+        "{:<24} {:<24} {:>9} {:>14} {:>6} {:>8}\n",
+        "planted bug", "scenario", "faults", "operations", "runs", "cpu ms"
+    );
+    for Small { canary, scenario, faults, operations, runs, cpu_ms } in all {
+        let faults = format!("{} of {}", faults[0], faults[1]);
+        let operations = format!("{} of {}", operations[0], operations[1]);
+        text += &format!("{canary:<24} {scenario:<24} {faults:>9} {operations:>14} {runs:>6} {cpu_ms:>8}\n");
+    }
+    let median = |numbers: &mut dyn Iterator<Item = u64>| {
+        let mut numbers: Vec<u64> = numbers.collect();
+        numbers.sort_unstable();
+        numbers.get(numbers.len() / 2).copied().unwrap_or(0)
+    };
+    text + &format!(
+        "{} plans; medians: {} faults, {} operations, {:.1} s of CPU\n",
+        all.len(),
+        median(&mut all.iter().map(|small| small.faults[0] as u64)),
+        median(&mut all.iter().map(|small| small.operations[0] as u64)),
+        median(&mut all.iter().map(|small| small.cpu_ms)) as f64 / 1e3
+    )
 }
 
 /// The table of all hunts, with a line of sums below it.

@@ -1,5 +1,7 @@
 //! Time of one node: simulated time plus the node's own error.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -133,6 +135,22 @@ impl State {
     }
 }
 
+thread_local! {
+    /// The clocks of all machines, for timers that know only on which machine they run.
+    static MACHINES: RefCell<BTreeMap<madsim::task::NodeId, Arc<Oscillator>>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Lets ractor's timers on `machine` go as fast as its clock does.
+pub fn pace_timers(machine: madsim::task::NodeId, oscillator: Arc<Oscillator>) {
+    async_std::set_pace(paced);
+    MACHINES.with_borrow_mut(|machines| machines.insert(machine, oscillator));
+}
+
+fn paced(duration: Duration) -> Duration {
+    let oscillator = MACHINES.with_borrow(|machines| machines.get(&madsim::plugin::node()).cloned());
+    oscillator.map_or(duration, |oscillator| oscillator.wait_for(duration))
+}
+
 /// The clock that a process sees.
 pub struct SimClock {
     oscillator: Arc<Oscillator>,
@@ -179,6 +197,27 @@ mod tests {
                 let passed = (world.now() - real).as_millis() as i64;
                 assert!((passed + passed * ppm / 1_000_000 - 1_000_000).abs() < 200, "{ppm} ppm: {passed} ms");
             }
+        });
+    }
+
+    #[test]
+    fn a_drifting_machine_s_timers_drift_too() {
+        simulate(1, |world| async move {
+            let (fast, right) = (world.add_node("fast"), world.add_node("right"));
+            world.oscillator(fast).drift(100_000);
+            let waited = |node| {
+                let clock = world.clone();
+                world.spawn(node, async move {
+                    let from = clock.now();
+                    ractor::concurrency::sleep(Duration::from_secs(110)).await;
+                    let late = ractor::concurrency::timeout(Duration::from_secs(11), futures::future::pending::<()>());
+                    assert!(late.await.is_err());
+                    (clock.now() - from).as_millis()
+                })
+            };
+            let (fast, right) = (waited(fast).await.unwrap(), waited(right).await.unwrap());
+            assert!((110_000..110_010).contains(&fast), "100,000 ppm too fast: {fast} ms");
+            assert!((121_000..121_010).contains(&right), "{right} ms");
         });
     }
 

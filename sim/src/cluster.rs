@@ -20,6 +20,7 @@ use metaq::proto::remoting::{request, response, Command};
 
 use crate::checkers::Violation;
 use crate::client::{ClientError, Consumer, Remote, Routes};
+use crate::disk::Atlas;
 use crate::history::{Event, Queue};
 use crate::plan::{broker_name, Client, Plan};
 use crate::sometimes;
@@ -91,6 +92,11 @@ impl Cluster {
             let (broker, id) = (index / plan.slaves, (index % plan.slaves) as u64 + 1);
             slaves.push(Slave { node: machine(name), broker, id });
         }
+        let copies = brokers.iter().enumerate().map(|(broker, master)| {
+            let slaves = slaves.iter().filter(|slave: &&Slave| slave.broker == broker);
+            slaves.map(|slave| slave.node).chain([*master]).collect()
+        });
+        world.with_atlas(|atlas| *atlas = Atlas::new(copies));
         let config = plan.config().expect("a plan that was read or drawn has good settings");
         let admin = world.add_node("admin");
         let groups = plan.clients.iter().filter_map(|client| match client {

@@ -8,7 +8,7 @@ use metaq::proto::message::encode::{encode_record, NewRecord};
 use metaq::store::config_file::ConfigFile;
 use metaq::store::{open, AppendBatch, FlushMode, LogWriter, Progress, StoreOptions};
 
-use crate::client::body_of;
+use crate::client::{body_of, properties_of};
 use crate::disk::Odometer;
 use crate::scenarios::store_crash::{read_one, TOPIC};
 use crate::testing::simulate;
@@ -17,10 +17,15 @@ use crate::world::{NodeId, World};
 /// More images than this are too many for a test: make the sequence shorter.
 const IMAGES_MAX: usize = 3_000;
 
+/// Properties of most messages.
+const KEY: &str = "KEYS\u{1}k\u{2}";
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Appends a message whose body has this many bytes.
     Append(usize),
+    /// Appends a message with a body of 8 bytes whose properties have this many.
+    Properties(usize),
     /// Syncs the log and so acknowledges everything.
     Sync,
     /// Writes queue entries to their files.
@@ -34,17 +39,17 @@ enum Step {
     /// Closes the store; nothing comes behind it.
     Close,
 }
-use Step::{Append, Close, Index, Settle, Sync, Table, Upkeep};
+use Step::{Append, Close, Index, Properties, Settle, Sync, Table, Upkeep};
 
 fn options() -> StoreOptions {
     let mut options = StoreOptions::new("/data/store");
     (options.segment_size, options.queue_file_size) = (2_048, 20 * 8);
     (options.index_slots, options.index_entries) = (16, 64);
-    (options.max_message_size, options.flush) = (512, FlushMode::Sync);
+    (options.max_message_size, options.flush) = (1_200, FlushMode::Sync);
     options
 }
 
-async fn append(env: &Env, writer: &mut LogWriter, message: u64, len: usize) {
+async fn append(env: &Env, writer: &mut LogWriter, message: u64, len: usize, properties: &str) {
     let record = NewRecord {
         topic: TOPIC,
         queue_id: 0,
@@ -56,7 +61,7 @@ async fn append(env: &Env, writer: &mut LogWriter, message: u64, len: usize) {
         reconsume_times: 0,
         prepared_transaction_offset: 0,
         body: &body_of(message, len),
-        properties: "KEYS\u{1}k\u{2}",
+        properties,
         edits: &[],
     };
     let mut batch = AppendBatch::default();
@@ -81,7 +86,11 @@ async fn run(world: &World, node: NodeId, steps: &[Step], odometer: &mut Odomete
     for step in steps {
         match step {
             Append(len) => {
-                append(&env, &mut writer, appended, *len).await;
+                append(&env, &mut writer, appended, *len, KEY).await;
+                appended += 1;
+            }
+            Properties(len) => {
+                append(&env, &mut writer, appended, 8, &properties_of(appended, *len)).await;
                 appended += 1;
             }
             Sync => {
@@ -133,7 +142,7 @@ async fn check(world: &World, node: NodeId, appended: u64, acknowledged: u64) {
     }
     assert!(acknowledged <= next && next <= appended, "{acknowledged} acknowledged, {next} there, {appended} appended");
     let mut writer = opened.writer;
-    append(&env, &mut writer, next, 8).await;
+    append(&env, &mut writer, next, 8, KEY).await;
 }
 
 /// The number of images, all of which were recovered.
@@ -158,6 +167,16 @@ fn images(steps: &[Step]) -> usize {
 fn unsynced_messages_come_whole_and_in_a_row_or_not_at_all() {
     let sizes = [8, 150, 60, 200, 8, 100, 8, 100, 40].map(Append);
     assert!(images(&[&[Append(8), Sync, Settle], &sizes[..]].concat()) >= 200);
+}
+
+/// No checksum covers properties.
+#[test]
+fn properties_come_whole_or_not_at_all() {
+    let sizes = [Properties(400), Properties(330), Append(8), Properties(390), Properties(100), Append(100)];
+    assert!(images(&[&[Append(8), Sync, Settle], &sizes[..]].concat()) >= 50);
+    // Two sectors of one record with nothing but properties in them.
+    let alone = [Append(8), Settle, Properties(1_100), Append(8)];
+    assert!(images(&alone) >= 8);
 }
 
 #[test]

@@ -33,6 +33,16 @@ pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| path.display().to_string())
 }
 
+/// Reads a file of the tool.
+pub fn read(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+/// Removes a file of the tool, if it is there.
+pub fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
+}
+
 /// All kept plans, in the order of their names.
 pub fn kept_plans() -> anyhow::Result<Vec<PathBuf>> {
     let Ok(entries) = std::fs::read_dir(plans()) else { return Ok(Vec::new()) };

@@ -19,15 +19,16 @@ const UNSYNCED_FOR: Duration = Duration::from_secs(6);
 
 /// Runs every checker whose promise the configuration and the faults of the plan leave standing.
 pub fn judge(plan: &Plan, world: &World, acknowledged: u64) -> Verdict {
-    let events = world.history().events();
+    let timed = world.history().timed();
+    let events: Vec<Event> = timed.iter().map(|(_, event)| event.clone()).collect();
     let groups: Vec<&str> = plan.clients.iter().filter_map(group).collect();
     if plan.canaries.contains(&Canary::FailOnPurpose) && Stream::new(plan.seed, "on purpose").chance(100) {
         return Err(Violation::new("the pipeline canary", "this run fails on purpose"));
     }
     messages_intact(&events)?;
-    timed_kept(&world.history().timed(), if plan.may_lose() { UNSYNCED_FOR } else { Duration::ZERO })?;
+    timed_kept(&timed, if plan.may_lose() { UNSYNCED_FOR } else { Duration::ZERO })?;
     if !plan.moves_clocks() {
-        timed_on_time(&world.history().timed(), None)?;
+        timed_on_time(&timed, None)?;
     }
     if plan.may_lose() {
         // What was not synced may be gone and its offsets be given out again; what is there must be whole.
@@ -39,7 +40,7 @@ pub fn judge(plan: &Plan, world: &World, acknowledged: u64) -> Verdict {
         return all_delivered(&events, &groups);
     }
     if !plan.moves_clocks() {
-        delayed_on_time(&world.history().timed())?;
+        delayed_on_time(&timed)?;
     }
     acknowledged_kept(&events)?;
     offsets_dense(&events)?;

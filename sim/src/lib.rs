@@ -3,9 +3,10 @@
 //! Reading order: [`plan`] is a run as data, [`draft`] makes one of a seed for one of the [`scenarios`], [`stage`] plays
 //! it: a [`cluster`] and a [`workload`] in a [`world`] of [`agenda`] (time), [`net`], [`disk`] and [`clock`], with
 //! [`faults`] at their times. [`history`] records what clients did and saw, [`checkers`] judge it. [`runner`] runs one
-//! plan, [`sweep`] many, each in a process of its own; [`shrink`], [`why`] and [`show`] explain a failure.
+//! plan, [`sweep`] many, each in a process of its own, [`audit`] each one twice; [`shrink`], [`why`] and [`show`] explain a failure.
 
 pub mod agenda;
+pub mod audit;
 pub mod campaign;
 pub mod canaries;
 pub mod client;

@@ -1,16 +1,21 @@
 //! The simulator's command line.
 
+#[path = "cli/audit.rs"]
+mod auditing;
 #[path = "cli/explain.rs"]
 mod explain;
 #[path = "cli/sweep.rs"]
 mod sweeping;
 
 use std::io::Read;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{bail, Context};
+use auditing::Audit;
 use clap::{Parser, Subcommand};
 use metaq::env::Canary;
 use sim::canaries;
@@ -18,6 +23,7 @@ use sim::plan::Plan;
 use sim::report::{failure, Report};
 use sim::runner::{self, Watch};
 use sim::scenarios::{self, Scenario};
+use sim::shrink::Effort;
 use sweeping::Sweep;
 
 /// Runs metaq in simulated clusters. A plan, or a scenario and a seed, always gives the same run.
@@ -58,8 +64,11 @@ enum Action {
         #[arg(long, default_value_t = 2)]
         jobs: usize,
         /// Runs in all, about.
-        #[arg(long, default_value_t = 600)]
+        #[arg(long, default_value_t = 2_000)]
         runs: usize,
+        /// Seconds of processor time in all, about.
+        #[arg(long, default_value_t = 60)]
+        cpu: u64,
     },
     /// Writes a run as one page for a browser.
     Show {
@@ -68,6 +77,9 @@ enum Action {
         /// Where to write the page, instead of target/sim.
         #[arg(long)]
         out: Option<PathBuf>,
+        /// Shows a run of the same plan that passes beside it, and where the two part.
+        #[arg(long)]
+        compare: bool,
     },
     /// Finds the moment from which a violation was inevitable, by going another way from many moments of the run.
     Why {
@@ -91,9 +103,16 @@ enum Action {
         /// Prints JSON.
         #[arg(long)]
         json: bool,
+        /// Makes each plan that found a bug small too, and says how small.
+        #[arg(long)]
+        shrink: bool,
     },
     /// Runs a scenario, or all, with many seeds: for some minutes with seeds of the present commit, or a range of seeds.
     Sweep(Sweep),
+    /// Makes runs twice, each in a process of its own, perhaps by another build, and compares all that they did.
+    Audit(Audit),
+    /// Names the kinds of faults and what each may cost.
+    Faults,
 }
 
 /// A run: a scenario and a seed, or a plan.
@@ -135,6 +154,11 @@ fn branch(text: &str) -> anyhow::Result<(Duration, u64)> {
     Ok((Duration::from_micros(at.parse()?), number.parse()?))
 }
 
+fn seeds(text: &str) -> anyhow::Result<Range<u64>> {
+    let (from, to) = text.split_once("..").context("seeds are written as 0..100")?;
+    Ok(from.parse()?..to.parse()?)
+}
+
 fn canary(text: &str) -> anyhow::Result<Canary> {
     serde_json::from_value(serde_json::Value::String(text.to_owned())).context("no planted bug has this name")
 }
@@ -162,13 +186,23 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             print!("{}", which.plan()?.text());
             Ok(ExitCode::SUCCESS)
         }
-        Action::Canaries { only, jobs, json } => hunt_canaries(&only, jobs, json),
+        Action::Canaries { only, jobs, json, shrink } => hunt_canaries(&only, jobs, json, shrink),
         Action::Run { which, json, branch } => play(&which, Watch { print: false, branch }, json),
         Action::Replay(which) => play(&which, Watch { print: true, branch: None }, false),
-        Action::Shrink { which, out, jobs, runs } => explain::shrink(&which.plan()?, out, jobs, runs),
-        Action::Show { which, out } => explain::show(&which.plan()?, &which.words(), out),
+        Action::Shrink { which, out, jobs, runs, cpu } => {
+            let (binary, cpu_ms_max) = (std::env::current_exe()?, cpu * 1_000);
+            explain::shrink(&which.plan()?, out, Effort { binary, jobs, runs_max: runs, cpu_ms_max, schedules: 2 })
+        }
+        Action::Show { which, out, compare } => explain::show(&which.plan()?, &which.words(), out, compare),
         Action::Why { which, jobs, branches } => explain::why(&which.plan()?, jobs, branches),
         Action::Sweep(sweep) => sweep.run(),
+        Action::Audit(audit) => audit.run(),
+        Action::Faults => {
+            for kind in sim::faults::kinds() {
+                println!("{:<24} {:?}", kind.name, kind.harm);
+            }
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -187,15 +221,23 @@ fn play(which: &Which, watch: Watch, json: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// Hunts planted bugs and prints the table.
-fn hunt_canaries(only: &str, jobs: usize, json: bool) -> anyhow::Result<ExitCode> {
-    let hunts = canaries::hunt_all(&std::env::current_exe()?, only, jobs, &|hunt| {
+fn hunt_canaries(only: &str, jobs: usize, json: bool, shrink: bool) -> anyhow::Result<ExitCode> {
+    let (binary, small) = (std::env::current_exe()?, Mutex::new(Vec::new()));
+    let hunts = canaries::hunt_all(&binary, only, jobs, &|hunt| {
         let state = if hunt.found { "found" } else { "NOT FOUND" };
         eprintln!("{state} {} in {} after {} seeds", hunt.canary, hunt.scenario, hunt.seeds);
+        if let Some(made) = shrink.then(|| canaries::make_small(&binary, hunt)).flatten() {
+            small.lock().unwrap_or_else(PoisonError::into_inner).push(made);
+        }
     });
-    if json {
-        println!("{}", serde_json::to_string_pretty(&hunts)?);
-    } else {
-        print!("{}", canaries::table(&hunts));
+    let small = small.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match (json, shrink) {
+        (true, true) => println!("{}", serde_json::to_string_pretty(&small)?),
+        (true, false) => println!("{}", serde_json::to_string_pretty(&hunts)?),
+        (false, _) => print!("{}", canaries::table(&hunts)),
+    }
+    if shrink && !json {
+        print!("\n{}", canaries::table_of_small(&small));
     }
     Ok(if hunts.iter().all(|hunt| hunt.found) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

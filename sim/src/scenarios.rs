@@ -14,12 +14,18 @@ use crate::world::World;
 mod client_edges;
 #[path = "../scenarios/client_groups.rs"]
 mod client_groups;
+#[path = "../scenarios/client_promotion.rs"]
+mod client_promotion;
 #[path = "../scenarios/client_support.rs"]
 mod client_support;
 #[path = "../scenarios/clients.rs"]
 mod clients;
 #[path = "../scenarios/cluster.rs"]
 mod cluster;
+#[path = "../scenarios/data_lost.rs"]
+mod data_lost;
+#[path = "../scenarios/deleted_topic.rs"]
+mod deleted_topic;
 #[path = "../scenarios/disks.rs"]
 mod disks;
 #[path = "../scenarios/filters.rs"]
@@ -30,16 +36,38 @@ mod requests;
 mod goodbyes;
 #[path = "../scenarios/load.rs"]
 mod load;
+#[path = "../scenarios/many_topics.rs"]
+mod many_topics;
 #[path = "../scenarios/model.rs"]
 mod model;
 #[path = "../scenarios/nameservers.rs"]
 mod nameservers;
+#[path = "../scenarios/order.rs"]
+mod order;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/resets.rs"]
+mod resets;
+#[path = "../scenarios/retried.rs"]
+mod retried;
+#[path = "../scenarios/registers.rs"]
+mod registers;
 #[path = "../scenarios/replication.rs"]
 mod replication;
 #[path = "../scenarios/processes.rs"]
 mod processes;
+#[path = "../scenarios/bit_rot.rs"]
+mod bit_rot;
+#[path = "../scenarios/clock_jumps.rs"]
+mod clock_jumps;
+#[path = "../scenarios/lost_masters.rs"]
+mod lost_masters;
+#[path = "../scenarios/promoted.rs"]
+mod promoted;
+#[path = "../scenarios/slave_reads.rs"]
+mod slave_reads;
+#[path = "../scenarios/slave_topics.rs"]
+mod slave_topics;
 #[path = "../scenarios/slaves.rs"]
 mod slaves;
 #[path = "../scenarios/stalls.rs"]
@@ -104,14 +132,31 @@ pub const ALL: &[Scenario] = &[
     nameservers::HEARTBEAT_TIME_OUT,
     nameservers::DISAGREEMENT,
     nameservers::MINORITY_LOST,
+    many_topics::MANY_TOPICS,
     model::MODEL,
+    registers::REGISTERS,
+    deleted_topic::DELETED,
     goodbyes::GOODBYES,
     slaves::METADATA,
     slaves::PROMOTION,
+    client_promotion::CLIENTS,
+    promoted::WAITING,
+    promoted::RETENTION,
+    clock_jumps::JUMPS,
+    bit_rot::ROT,
+    bit_rot::LAST,
+    lost_masters::SWAPPED,
+    slave_reads::READS,
+    slave_topics::AGAIN,
     clients::LOCKS,
     clients::MEMBERS,
     clients::DEAD_LETTERS,
     clients::LONG_POLL,
+    order::FENCED,
+    order::PROMOTED,
+    resets::LATE,
+    retried::RETRIED,
+    retried::PROMOTED,
     processes::PROCESSES,
     filters::FILTERS,
     requests::REQUESTS,
@@ -122,10 +167,13 @@ pub const ALL: &[Scenario] = &[
     replication::COPIES,
     replication::LAGGING,
     replication::MASTER_LOST,
+    replication::MASTER_LOST_UNSYNCED,
     replication::EXPIRED,
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,
+    data_lost::DERIVED,
+    data_lost::SLAVE_DISK,
     load::BUSY,
     load::IDLE,
     load::OVERLOAD,

@@ -2,7 +2,7 @@
 //! checker still finds a broken promise.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Mutex;
 
 use crate::plan::{Client, Plan, Quality};
@@ -16,6 +16,8 @@ pub struct Shrunk {
     pub run: ChildRun,
     /// How many runs it took.
     pub runs: usize,
+    /// Processor time of all of them, in milliseconds.
+    pub cpu_ms: u64,
 }
 
 /// How hard to try.
@@ -27,6 +29,8 @@ pub struct Effort {
     pub jobs: usize,
     /// Runs in all, about.
     pub runs_max: usize,
+    /// Processor time in all, about, in milliseconds.
+    pub cpu_ms_max: u64,
     /// Orders of tasks tried for each candidate: with fewer messages another order may be the one that fails.
     pub schedules: u64,
 }
@@ -35,6 +39,7 @@ struct Shrinker<'a> {
     effort: &'a Effort,
     checker: String,
     runs: AtomicUsize,
+    cpu_ms: AtomicU64,
     best: Plan,
 }
 
@@ -45,7 +50,8 @@ const NEEDED: [&str; 1] = ["flushDiskType"];
 pub fn shrink(plan: &Plan, effort: &Effort, progress: &dyn Fn(&Plan, usize)) -> Option<Shrunk> {
     let first = child_of_plan(&effort.binary, plan, None);
     let checker = first.checker()?.to_owned();
-    let mut shrinker = Shrinker { effort, checker, runs: AtomicUsize::new(1), best: plan.clone() };
+    let (runs, cpu_ms) = (AtomicUsize::new(1), AtomicU64::new(first.report.cpu_ms));
+    let mut shrinker = Shrinker { effort, checker, runs, cpu_ms, best: plan.clone() };
     shrinker.cut_the_tail(&first);
     loop {
         let before = shrinker.best.clone();
@@ -64,14 +70,16 @@ pub fn shrink(plan: &Plan, effort: &Effort, progress: &dyn Fn(&Plan, usize)) -> 
             break;
         }
     }
-    let Shrinker { best, runs, .. } = shrinker;
+    let Shrinker { best, runs, cpu_ms, .. } = shrinker;
     let run = child_of_plan(&effort.binary, &best, None);
-    Some(Shrunk { plan: best, run, runs: runs.into_inner() + 1 })
+    let cpu_ms = cpu_ms.into_inner() + run.report.cpu_ms;
+    Some(Shrunk { plan: best, run, runs: runs.into_inner() + 1, cpu_ms })
 }
 
 impl Shrinker<'_> {
     fn is_tired(&self) -> bool {
         self.runs.load(Ordering::Relaxed) >= self.effort.runs_max
+            || self.cpu_ms.load(Ordering::Relaxed) >= self.effort.cpu_ms_max
     }
 
     /// The plan, with an order of tasks in which it fails.
@@ -84,6 +92,7 @@ impl Shrinker<'_> {
             candidate.schedule = candidate.schedule.wrapping_add(number);
             self.runs.fetch_add(1, Ordering::Relaxed);
             let run = child_of_plan(&self.effort.binary, &candidate, None);
+            self.cpu_ms.fetch_add(run.report.cpu_ms, Ordering::Relaxed);
             if run.checker() == Some(&self.checker) {
                 return Some(candidate);
             }

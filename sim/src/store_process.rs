@@ -12,7 +12,7 @@ use metaq::proto::message::encode::{encode_record, NewRecord};
 use metaq::store::{open, AppendBatch, FlushMode, JobDone, LogWriter, Progress, StoreOptions, Stored, SyncDone};
 
 use crate::checkers::Violation;
-use crate::client::body_of;
+use crate::client::{body_of, properties_of};
 use crate::history::{Event, Message, Queue};
 use crate::plan::Send;
 use crate::scenarios::store_crash::{read_one, GROUP, QUEUES, TOPIC};
@@ -141,6 +141,9 @@ impl StoreProcess {
 
     fn add(&mut self, batch: &mut AppendBatch, writer: &LogWriter, send: Send, id: u32) {
         let body = body_of(send.message, send.bytes as usize);
+        // Of every third message they reach over sectors of their own.
+        let most = 3_800_usize.saturating_sub(body.len()).min(1_200) * usize::from(send.message.is_multiple_of(3));
+        let properties = properties_of(send.message, (send.message as usize * 397) % (most + 1));
         let start = batch.bytes.len();
         let record = NewRecord {
             topic: TOPIC,
@@ -153,7 +156,7 @@ impl StoreProcess {
             reconsume_times: 0,
             prepared_transaction_offset: 0,
             body: &body,
-            properties: "",
+            properties: &properties,
             edits: &[],
         };
         encode_record(&mut batch.bytes, &record).expect("a small message");

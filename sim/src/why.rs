@@ -75,7 +75,9 @@ pub fn why(plan: &Plan, outcome: &Outcome, effort: &Effort, progress: &dyn Fn(&M
         (false, false) => (times.last().copied(), None),
         (false, true) => (Some(times[low]), Some(times[high])),
     };
-    let within = |event: &&Noted| Some(event.at) > open && Some(event.at) <= inevitable;
+    // A branch leaves its moment before anything else happens in it: what decided came from the open moment on, and
+    // before the lost one.
+    let within = |event: &&Noted| open.is_some_and(|open| event.at >= open) && Some(event.at) < inevitable;
     let between = outcome.recording.events.iter().filter(within).take(20).cloned().collect();
     Some(Answer { curve, open, inevitable, between })
 }

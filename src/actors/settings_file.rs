@@ -63,14 +63,16 @@ impl SettingsFile {
         })
     }
 
+    /// A link stays one, and what it leads to keeps its permissions.
     async fn try_save(&self, changes: &[(String, String)]) -> io::Result<()> {
-        let directory = match self.path.parent() {
+        let path = self.disk.resolve(&self.path)?;
+        let directory = match path.parent() {
             Some(directory) if !directory.as_os_str().is_empty() => directory,
             _ => Path::new("."),
         };
         self.disk.create_dir_all(directory)?;
-        let text = properties::edited(&SettingsFile::read_if_there(&*self.disk, &self.path)?, changes);
-        let mut new = self.path.clone().into_os_string();
+        let text = properties::edited(&SettingsFile::read_if_there(&*self.disk, &path)?, changes);
+        let mut new = path.clone().into_os_string();
         new.push(".tmp");
         let new = PathBuf::from(new);
         match self.disk.remove_file(&new) {
@@ -79,8 +81,11 @@ impl SettingsFile {
         }
         let file = self.disk.open(&new, OpenMode::CreateNew)?;
         file.write_at(0, text.as_bytes())?;
+        if self.disk.exists(&path) {
+            self.disk.copy_permissions(&path, &new)?;
+        }
         file.sync().await?;
-        self.disk.rename(&new, &self.path)?;
+        self.disk.rename(&new, &path)?;
         self.disk.sync_dir(directory).await
     }
 }

@@ -111,6 +111,15 @@ pub enum Event {
     Decided(Message, bool),
     /// The message lay in the topic for transactions that were given up when all faults had ended.
     KeptAside(Message),
+    /// A client begins the operation of this number: it gives a register, that is something small that many clients
+    /// share, a value, or takes its value away.
+    Writing(u64, Arc<str>, Option<u64>),
+    /// It was told whether that is done.
+    Wrote(u64, bool),
+    /// A client begins the operation of this number: it asks for the value of a register.
+    Reading(u64, Arc<str>),
+    /// It was told.
+    Read(u64, Option<u64>),
 }
 
 impl Event {

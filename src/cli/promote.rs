@@ -11,7 +11,7 @@ use super::console::tell;
 use super::fail::Failure;
 use super::show::{confirmed, Cell, ConfirmArgs, ListArgs, Listing, Plan};
 use crate::config::keys::nearest;
-use crate::proto::body::HaRuntimeInfo;
+use crate::proto::body::{BrokerData, HaRuntimeInfo};
 
 #[derive(Debug, Subcommand)]
 pub enum BrokerCommand {
@@ -47,7 +47,11 @@ pub fn run(command: BrokerCommand) -> Result<ExitCode> {
     run_on(&args.cluster.clone(), |cluster| promote(cluster, args))
 }
 
+/// How many slaves are asked to become the master, if another one turns out to have more of the log each time.
+const TRIES: usize = 3;
+
 /// A slave that answers.
+#[derive(Clone)]
 struct Slave {
     id: i64,
     address: String,
@@ -78,6 +82,39 @@ async fn promote(cluster: Cluster, args: PromoteArgs) -> Result<ExitCode> {
             return Err(failure.hint("stop it first: two masters take messages of which each loses some").into());
         }
     }
+    let slaves = slaves(&cluster, data).await;
+    let mut chosen = choose(&slaves, &args)?.clone();
+    let columns = [("broker", "BROKER"), ("id", "ID"), ("address", "ADDRESS"), ("logEnd", ""), ("log", "LOG ENDS AT")];
+    let mut changes = Listing::new(&columns, "nothing");
+    let (id, end) = (Cell::Number(chosen.id), Cell::Number(chosen.end()));
+    changes.push(vec![Cell::text(&args.broker), id, Cell::text(&chosen.address), end, Cell::text(size(chosen.end()))]);
+    let what = format!("make slave {} at {} the master of {}", chosen.id, chosen.address, args.broker);
+    if !confirmed(&cluster.screen, &Plan { what, changes }, args.confirm, &args.list)? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut tries = 1;
+    loop {
+        // The slave may not have heard yet that the master is gone; here it was looked at.
+        let refused = match cluster.admin.promote(&chosen.address, true, args.force).await {
+            Ok(end) => {
+                let Slave { id, address, .. } = chosen;
+                tell!("slave {id} at {address} is the master of {}; its log ended at {end}", args.broker);
+                return Ok(ExitCode::SUCCESS);
+            }
+            Err(refused) => refused,
+        };
+        // Another one may have been writing what it had got of the master when it was asked where its log ends.
+        let longest = choose(&self::slaves(&cluster, data).await, &args)?.clone();
+        if longest.id == chosen.id || tries == TRIES {
+            return Err(refused.into());
+        }
+        tell!("slave {} was not promoted, and slave {} has more of the log now: {refused}", chosen.id, longest.id);
+        (chosen, tries) = (longest, tries + 1);
+    }
+}
+
+/// The slaves that answer.
+async fn slaves(cluster: &Cluster, data: &BrokerData) -> Vec<Slave> {
     let mut slaves = Vec::new();
     for (id, address) in data.broker_addrs.iter().filter(|(id, _)| **id > 0) {
         match cluster.admin.replication(address).await {
@@ -85,18 +122,7 @@ async fn promote(cluster: Cluster, args: PromoteArgs) -> Result<ExitCode> {
             Err(error) => tell!("warning: slave {id} at {address} does not answer: {error}"),
         }
     }
-    let chosen = choose(&slaves, &args)?;
-    let columns = [("broker", "BROKER"), ("id", "ID"), ("address", "ADDRESS"), ("logEnd", ""), ("log", "LOG ENDS AT")];
-    let mut changes = Listing::new(&columns, "nothing");
-    let (id, end) = (Cell::Number(chosen.id), Cell::Number(chosen.end()));
-    changes.push(vec![Cell::text(&args.broker), id, Cell::text(&chosen.address), end, Cell::text(size(chosen.end()))]);
-    let what = format!("make slave {} at {} the master of {}", chosen.id, chosen.address, args.broker);
-    if confirmed(&cluster.screen, &Plan { what, changes }, args.confirm, &args.list)? {
-        // The slave may not have heard yet that the master is gone; here it was looked at.
-        let end = cluster.admin.promote(&chosen.address, true, args.force).await?;
-        tell!("slave {} at {} is the master of {}; its log ended at {end}", chosen.id, chosen.address, args.broker);
-    }
-    Ok(ExitCode::SUCCESS)
+    slaves
 }
 
 /// The slave asked for, or the one whose log is longest.

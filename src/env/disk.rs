@@ -6,7 +6,7 @@
 //! later sync that succeeds proves nothing about them.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -95,6 +95,17 @@ pub trait Disk: Send + Sync + 'static {
     /// Takes the exclusive lock of RocketMQ's store (an fcntl record lock on byte 0), making the file if needed.
     /// `WouldBlock` if another process holds it. Dropping the lock releases it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>>;
+
+    /// The file that a path leads to, its symbolic links followed, also one that is not there yet.
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_owned())
+    }
+
+    /// Gives the file `to` the permissions of `from`, and its owner as far as this process may.
+    fn copy_permissions(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let _ = (from, to);
+        Ok(())
+    }
 
     /// True if a file or directory of this name exists.
     fn exists(&self, path: &Path) -> bool {

@@ -31,6 +31,26 @@ pub enum Canary {
     RewriteBatch,
     /// Files are deleted long before their time.
     DeleteYoungFiles,
+    /// Recovery takes a record whose properties were never written for whole.
+    TornPropertiesKept,
+    /// A slave that sees a deleted topic's numbers begin anew gives up what other queues have of the new topic already.
+    TopicGoesAsAWhole,
+    /// A promoted slave does not read which transactions the old master left open.
+    PromotedForgetsHalves,
+    /// A slave that hears of a deleted topic deletes whatever it has of that name.
+    SlaveDeletesByItsOwnEnd,
+    /// A master that lost what its slaves have confirmed goes on.
+    LostMasterGoesOn,
+    /// A master that comes back does not ask its slaves for the offsets that groups committed there.
+    KeptOffsetsForgotten,
+    /// Records are served without a look at their checksums, wherever they come from.
+    DamageServed,
+    /// A damaged record is passed over, although another broker has it.
+    DamageSkipped,
+    /// Recovery takes damage in the last file for the end of the log.
+    DamageEndsLog,
+    /// A slave deletes files by its own rules alone, whatever its master still needs of them.
+    SlaveDeletesFirst,
     /// A disk that has space again is still taken for full.
     FullForEver,
     /// A pull that begins to wait while another one waits is not told of messages.
@@ -45,12 +65,16 @@ pub enum Canary {
     LateCommitCounts,
     /// Consumer offsets are not saved.
     OffsetsNotSaved,
+    /// Who asks for a group's offset is told where it began its last pull.
+    PullsForCommits,
     /// After a crash offsets above the end of their queue stay.
     OffsetsAboveEnd,
     /// A new group begins at the end of a young queue.
     NewGroupAtEnd,
     /// A topic is acknowledged before it is saved.
     TopicNotSaved,
+    /// What has changed since `topics.json` was written is not looked at when a broker starts.
+    TopicChangesForgotten,
     /// A goodbye on an old connection removes what was registered since on a newer one.
     LateGoodbye,
     /// A broker that registers again is still tied to its old connection, and goes with it.
@@ -87,6 +111,16 @@ pub enum Canary {
     AnybodyUnlocks,
     /// A lock ends with its connection, while its client trusts in it.
     LockEndsWithConnection,
+    /// A start does not look which messages were sent lately.
+    DuplicatesForgotten,
+    /// Who holds which queue is not saved.
+    LocksNotSaved,
+    /// A slave that becomes the master gives out locks at once.
+    PromotedLocksAtOnce,
+    /// A start does not know of resets that groups have not taken up.
+    ResetsForgotten,
+    /// Whoever lost a queue still commits in it.
+    FencingOff,
     /// What the old master still says is taken over after a promotion.
     StaleOffsetsPushed,
     /// A slave is not told of changed groups.
@@ -127,6 +161,8 @@ pub enum Canary {
     ClientOutlivesLock,
     /// The client library takes a message for handed back though nobody took it.
     ClientForgetsFailures,
+    /// The client library keeps a route whose brokers have no master until it asks for routes by itself.
+    StaleRouteKept,
 }
 
 /// The planted bugs of an environment, for rules that have no doors. In the shipped build it says no to everything.

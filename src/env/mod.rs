@@ -8,6 +8,7 @@ mod clock;
 mod disk;
 mod faults;
 mod log_limit;
+mod marks;
 mod net;
 #[cfg(feature = "tokio")]
 pub mod real;
@@ -20,6 +21,7 @@ pub use disk::{DirEntry, Disk, File, FileLock, Mapping, Metadata, OpenMode, Spac
 pub use faults::{BuggifySite, Canaries, Canary, Faults};
 pub use futures::future::BoxFuture;
 pub use log_limit::{LogLimit, Pass};
+pub use marks::{is_listed, listen, reached, MARKS};
 pub use net::{ConnectionId, Listener, Net, Stream};
 pub use rng::Rng;
 

@@ -67,7 +67,9 @@ pub struct Taken {
 pub struct Follower {
     protocol: Protocol,
     input: Vec<u8>,
-    /// What has been taken of it.
+    /// Bytes of it that have come.
+    filled: usize,
+    /// What has been taken of them.
     consumed: usize,
     /// Where the next part begins; `None` until the slave has reported.
     expected: Option<u64>,
@@ -89,6 +91,7 @@ impl Follower {
         Follower {
             protocol,
             input: Vec::new(),
+            filled: 0,
             consumed: 0,
             expected: None,
             epoch: None,
@@ -99,14 +102,27 @@ impl Follower {
         }
     }
 
-    /// Bytes came from the master.
-    pub fn on_bytes(&mut self, bytes: &[u8], now: Millis) {
-        self.last_read = now;
+    /// Room for `most` bytes that the master sends next; [`Follower::on_read`] says how many came.
+    pub fn room(&mut self, most: usize) -> &mut [u8] {
         if self.consumed > 0 {
-            self.input.drain(..self.consumed);
-            self.consumed = 0;
+            self.input.copy_within(self.consumed..self.filled, 0);
+            (self.filled, self.consumed) = (self.filled - self.consumed, 0);
         }
-        self.input.extend_from_slice(bytes);
+        if self.input.len() < self.filled + most {
+            self.input.resize(self.filled + most, 0);
+        }
+        &mut self.input[self.filled..self.filled + most]
+    }
+
+    /// So many bytes came from the master, into the [`Follower::room`] for them.
+    pub fn on_read(&mut self, bytes: usize, now: Millis) {
+        self.last_read = now;
+        self.filled += bytes;
+    }
+
+    /// Bytes that came and have not been taken.
+    fn rest(&self) -> &[u8] {
+        &self.input[self.consumed..self.filled]
     }
 
     /// The master's handshake, once it is there.
@@ -114,7 +130,7 @@ impl Follower {
     /// # Errors
     /// [`FollowError::Plain`] if it does not answer with one.
     pub fn handshake(&mut self) -> Result<Option<MasterHandshake>, FollowError> {
-        match MasterHandshake::decode(&self.input[self.consumed..]) {
+        match MasterHandshake::decode(self.rest()) {
             Ok(Decoded::Frame(handshake, len)) => {
                 self.consumed += len;
                 Ok(Some(handshake))
@@ -145,7 +161,7 @@ impl Follower {
         let mut taken = Taken::default();
         let Some(mut expected) = self.expected else { return Ok(taken) };
         while log.len() < most {
-            let rest = &self.input[self.consumed..];
+            let rest = &self.input[self.consumed..self.filled];
             let (at, size, head, epoch, confirmed) = match self.protocol {
                 Protocol::Switch => match switch::DataHeader::decode(rest)? {
                     Decoded::Frame(header, head) => {
@@ -244,6 +260,11 @@ mod tests {
         [&header.encode()[..], part].concat()
     }
 
+    fn on_bytes(follower: &mut Follower, bytes: &[u8]) {
+        follower.room(bytes.len()).copy_from_slice(bytes);
+        follower.on_read(bytes.len(), Millis(0));
+    }
+
     fn following(end: u64) -> Follower {
         let mut follower = Follower::new(Protocol::Switch, 1, Millis(0), &mut Vec::new());
         follower.begin(end, None, Millis(0), &mut Vec::new());
@@ -256,12 +277,12 @@ mod tests {
         let mut log = Vec::new();
         // However they are cut on the way.
         for byte in [frame(10, (1, 0), 5, b"abc"), frame(13, (1, 0), 9, b"de")].concat() {
-            follower.on_bytes(&[byte], Millis(0));
+            on_bytes(&mut follower, &[byte]);
             follower.take(1000, usize::MAX, &mut log).unwrap();
         }
         assert_eq!(log, b"abcde");
         log.clear();
-        follower.on_bytes(&[frame(15, (1, 0), 9, b"f"), frame(16, (2, 16), 12, b"g")].concat(), Millis(0));
+        on_bytes(&mut follower, &[frame(15, (1, 0), 9, b"f"), frame(16, (2, 16), 12, b"g")].concat());
         let taken = follower.take(1000, usize::MAX, &mut log).unwrap();
         assert_eq!((log.as_slice(), taken.epoch, taken.confirmed), (&b"f"[..], None, Some(9)));
         assert_eq!(follower.take(1000, usize::MAX, &mut log), Err(FollowError::TornRecord), "f is no whole record");
@@ -274,7 +295,7 @@ mod tests {
     fn a_gap_is_refused_unless_the_master_s_log_begins_behind_it() {
         let take = |end, frames: &[Vec<u8>]| {
             let mut follower = following(end);
-            follower.on_bytes(&frames.concat(), Millis(0));
+            on_bytes(&mut follower, &frames.concat());
             follower.take(1000, usize::MAX, &mut Vec::new())
         };
         let elsewhere = |found, expected| Err(FollowError::Elsewhere { found, expected });
@@ -289,7 +310,7 @@ mod tests {
     #[test]
     fn a_master_without_epochs_is_recognized() {
         let mut follower = Follower::new(Protocol::Switch, 2, Millis(0), &mut Vec::new());
-        follower.on_bytes(&plain::DataHeader { at: PhysicalOffset(2), size: 0 }.encode(), Millis(0));
+        on_bytes(&mut follower, &plain::DataHeader { at: PhysicalOffset(2), size: 0 }.encode());
         assert_eq!(follower.handshake(), Err(FollowError::Plain));
     }
 

@@ -148,6 +148,14 @@ impl Link {
         self.acked
     }
 
+    /// What is sent next, once the slave has said where its log ends.
+    pub fn begins_at(&self) -> Option<u64> {
+        match self.state {
+            State::Transfer { next } => Some(next),
+            _ => None,
+        }
+    }
+
     /// How many times the slave has said how far it is.
     pub fn reports(&self) -> u64 {
         self.reports

@@ -126,6 +126,7 @@ impl RouteTable {
         let holder = group.members.get(&new.broker_id).filter(|holder| holder.address != new.address);
         let displaced = holder.map(|holder| holder.address.clone());
         if let Some(was) = &displaced {
+            crate::sometimes!("a broker took another one's place");
             if let Some(Pass { held_back }) = self.said.pass((Arc::clone(&name), new.broker_id), now) {
                 tracing::warn!(
                     broker = new.broker,

@@ -55,7 +55,10 @@ impl RouteTable {
             {
                 self.remove(broker, broker_id, "it unregistered", effects);
             }
-            _ => tracing::info!(broker, id = broker_id, address, "ignored a late or unknown unregistration"),
+            _ => {
+                crate::sometimes!(current.is_some(), "a late goodbye was left out");
+                tracing::info!(broker, id = broker_id, address, "ignored a late or unknown unregistration");
+            }
         }
     }
 
@@ -73,6 +76,7 @@ impl RouteTable {
         }
         let early = if self.canaries.has(Canary::LivingBrokerExpires) { 110_000 } else { 0 };
         for (name, id) in self.members_where(|member| member.expired(now.plus(early))) {
+            crate::sometimes!("a silent broker expired");
             let connection = self.brokers[&name].members[&id].connection;
             self.remove(&name, id, "it was silent for too long", effects);
             if self.members_where(|member| member.connection == connection).is_empty() {

@@ -85,7 +85,8 @@ impl DeletedTopics {
 
     /// The topic's records below `log_end` belong to no queue any more.
     pub(crate) fn add(&mut self, topic: &str, log_end: u64) {
-        self.ends.0.insert(topic.into(), log_end);
+        let end = self.ends.0.entry(topic.into()).or_default();
+        *end = log_end.max(*end);
     }
 
     /// Recovery found that the log goes from `min` to `end`.

@@ -193,6 +193,7 @@ impl Dispatcher {
     fn skip_damage(&mut self, error: &RecordError) {
         let end = self.store.log.segments().find(self.position).map_or(self.position, |segment| segment.end());
         let to = end.min(self.store.log.confirmed());
+        crate::sometimes!("the dispatcher left out damaged records");
         tracing::warn!(at = self.position, to, %error, "dispatch skips damaged log");
         self.advance(to);
     }

@@ -108,6 +108,17 @@ impl Epochs {
         self.0.retain(|epoch| epoch.start < end);
     }
 
+    /// Takes the last one back.
+    pub fn withdraw(&mut self) {
+        self.0.pop();
+    }
+
+    /// The log begins at `min` now: epochs that end there or before have nothing in it. The last one stays.
+    pub fn trim(&mut self, min: PhysicalOffset) {
+        let gone = self.0.partition_point(|epoch| epoch.start <= min).saturating_sub(1);
+        self.0.drain(..gone);
+    }
+
     /// Begins an epoch of the master `broker_id` at `end`, where its log ends. `drawn` is any number, for the first one.
     pub fn begin(&mut self, end: PhysicalOffset, broker_id: u64, drawn: u64) -> Epoch {
         let base = self.last().map_or((drawn % FIRST_MAX + 1) as i32, |last| last.number / IDS + 1);
@@ -226,6 +237,22 @@ mod tests {
         assert_eq!(own.of(PhysicalOffset(899)).unwrap().0, first);
         assert_eq!(own.of(PhysicalOffset(899)).unwrap().1, Some(PhysicalOffset(900)));
         assert_eq!(own.of(PhysicalOffset(5000)), Some((third, None)));
+    }
+
+    #[test]
+    fn epochs_expire_with_the_log() {
+        let trimmed = |min| {
+            let mut epochs = epochs(&[(1, 0), (2, 400), (3, 900)]);
+            epochs.trim(PhysicalOffset(min));
+            epochs.list().iter().map(|epoch| epoch.number).collect::<Vec<_>>()
+        };
+        assert_eq!(trimmed(0), [1, 2, 3]);
+        assert_eq!(trimmed(399), [1, 2, 3]);
+        assert_eq!(trimmed(400), [2, 3]);
+        assert_eq!(trimmed(2000), [3], "the one that is being written");
+        let mut none = Epochs::default();
+        none.trim(PhysicalOffset(5));
+        assert_eq!(none, Epochs::default());
     }
 
     #[test]

@@ -128,6 +128,12 @@ pub enum StoreError {
         /// The most that could be stored.
         limit: u64,
     },
+    /// A record is not as it was written, and is being looked for elsewhere.
+    #[error("the record at {} is damaged and is being looked for at other brokers", .at.0)]
+    Damaged {
+        /// Where it lies in the log.
+        at: PhysicalOffset,
+    },
     /// The bytes given for a record are not one.
     #[error("the bytes to append are not a record")]
     Malformed,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::batch::TagsCode;
 use super::commit_log::CommitLog;
 use super::consume_queue::{ConsumeQueue, QueueFiles};
+use super::damage::Damage;
 use super::deleted_topics::DeletedTopics;
 use super::error::{Refusal, StoreError};
 use super::index::IndexService;
@@ -42,6 +43,10 @@ pub struct Store {
     pub(crate) unwanted: AtomicU64,
     /// The disk refused the space for a segment; for the next pass of retention.
     pub(crate) no_space: AtomicBool,
+    /// Records that are damaged.
+    pub(crate) damage: Damage,
+    /// This process has written the log from here on.
+    pub(crate) written_from: u64,
     /// For the lines about messages that are damaged.
     pub(crate) damage_told: Seldom,
     pub(crate) state: WriteState,
@@ -113,45 +118,6 @@ impl Store {
         self.queues.topics()
     }
 
-    /// Deletes the queues of a topic and their files; its records stay in the log until their segments expire. Gives
-    /// back the dead handles, so that the caller can answer whoever is parked on them. A topic of the same name starts
-    /// anew at offset 0. When this returns `Ok`, no crash brings the queues back; after an error one may, and deleting the
-    /// topic again makes it sure.
-    pub async fn delete_topic(&self, topic: &str) -> Result<Vec<Arc<ConsumeQueue>>, StoreError> {
-        if !paths::is_directory_name(topic) {
-            return Ok(Vec::new());
-        }
-        let removed = self.queues.remove_topic(topic);
-        for queue in &removed {
-            queue.mark_deleted();
-            self.files.forget(queue);
-        }
-        // From here on the writer takes nothing for these queues, and a new topic's records come behind.
-        let log_end = self.log.end();
-        let directory = paths::consume_queue_dir(&self.options.root);
-        let its_own = directory.join(topic);
-        // Before anything is waited for: a new topic of that name may make the directory again.
-        let files_gone = match self.env.disk.exists(&its_own) {
-            true => self.env.disk.remove_dir_all(&its_own),
-            false => Ok(()),
-        };
-        self.queue_deleted.fetch_or(!removed.is_empty(), Ordering::AcqRel);
-        let mut deleted_topics = self.deleted_topics.lock().await;
-        if removed.iter().any(|queue| queue.next() > 0) {
-            deleted_topics.add(topic, log_end);
-        }
-        deleted_topics.save(self.log.min()).await.map_err(StoreError::io("note that the topic is deleted"))?;
-        drop(deleted_topics);
-        files_gone.map_err(StoreError::io("delete the topic's queues"))?;
-        self.env.disk.sync_dir(&directory).await.map_err(StoreError::io("sync the queues' directory"))?;
-        Ok(removed)
-    }
-
-    /// Writes down which topics are deleted, if that could not be done at once or has changed with the log.
-    pub(crate) async fn save_deleted_topics(&self) -> std::io::Result<()> {
-        self.deleted_topics.lock().await.save(self.log.min()).await
-    }
-
     /// The tags code of a message about to be stored, for [`super::AppendItem`].
     pub fn tags_code(&self, topic: &str, properties: &str) -> TagsCode {
         derive::tags_code(topic, properties, &self.options.delay_levels)
@@ -199,6 +165,12 @@ impl Store {
     /// From now on no segment is deleted that reaches above `from`, however full the disk is. `None` lets them all go.
     pub fn pin(&self, from: Option<PhysicalOffset>) {
         self.pinned.store(from.map_or(u64::MAX, |from| from.0), Ordering::Release);
+    }
+
+    /// Below this nothing is pinned, see [`Store::pin`].
+    pub fn pinned(&self) -> Option<PhysicalOffset> {
+        let pinned = self.pinned.load(Ordering::Acquire);
+        (pinned != u64::MAX).then_some(PhysicalOffset(pinned))
     }
 
     /// Retention wants to delete what lies below this: who has pinned it should put it into the log again.

@@ -66,6 +66,19 @@ impl Queues {
         removed
     }
 
+    /// Takes those of a topic's queues out that are to go.
+    pub(crate) fn remove_some(&self, topic: &str, goes: impl Fn(&ConsumeQueue) -> bool) -> Vec<Arc<ConsumeQueue>> {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(queues) = inner.topics.get_mut(topic) else { return Vec::new() };
+        let removed: Vec<_> = queues.values().filter(|queue| goes(queue)).cloned().collect();
+        queues.retain(|_, queue| !removed.iter().any(|gone| Arc::ptr_eq(gone, queue)));
+        if queues.is_empty() {
+            inner.topics.remove(topic);
+        }
+        inner.count -= removed.len();
+        removed
+    }
+
     pub(crate) fn of_topic(&self, topic: &str) -> Vec<Arc<ConsumeQueue>> {
         self.read().topics.get(topic).into_iter().flat_map(BTreeMap::values).cloned().collect()
     }

@@ -4,10 +4,12 @@ use std::sync::atomic::Ordering;
 
 use super::commit_log::Segments;
 use super::consume_queue::{ConsumeQueue, EntryBlock, QueueEntry};
+use super::damage::is_whole;
 use super::error::StoreError;
 use super::handle::Store;
 use crate::env::Millis;
-use crate::proto::message::record::{self, MAGIC_V1, MAGIC_V2};
+use crate::proto::message::parse;
+use crate::proto::message::record::{self, BodyCrc, MAGIC_V1, MAGIC_V2};
 use crate::proto::{PhysicalOffset, QueueOffset};
 
 /// Entries one read looks at, at least, before it gives up finding a match (`maxFilterMessageSize` of 16,000 bytes).
@@ -207,7 +209,8 @@ impl Store {
         Ok(())
     }
 
-    /// Appends the record of `size` bytes at `at`; `false` if there is none, because it has expired or never was.
+    /// Appends the record of `size` bytes at `at`; `false` if there is none, because it has expired, or never was, or is
+    /// damaged.
     pub(crate) fn read_record(
         &self,
         segments: &Segments,
@@ -219,7 +222,11 @@ impl Store {
         if !self.log.read(segments, at.0, size, out).map_err(StoreError::io("read the commit log"))? {
             return Ok(false);
         }
-        let right = is_record_of(&out[start..], at);
+        let mut right = is_record_of(&out[start..], at);
+        if right && self.verifies(at) && is_damaged(&out[start..]) {
+            self.note_damage(at);
+            right = false;
+        }
         if !right {
             out.truncate(start);
         }
@@ -352,7 +359,14 @@ impl<'a> Scan<'a> {
             return Ok(true);
         }
         let before = self.out.len();
-        if !self.store.read_record(segments, physical, size as usize, self.out)? {
+        let found = self.store.read_record(segments, physical, size as usize, self.out)?;
+        let verifies = self.store.verifies(physical);
+        if !found || verifies && !is_whole(&self.out[before..], queue, self.next) {
+            self.out.truncate(before);
+            let is_there = physical >= self.store.min() && physical < self.store.confirmed();
+            if is_there && self.store.note_damage(physical) {
+                return Err(StoreError::Damaged { at: physical });
+            }
             self.missing = true;
             self.tell_damage(queue, physical);
         } else if filter.matches_record(&self.out[before..]) {
@@ -368,6 +382,7 @@ impl<'a> Scan<'a> {
         if at < self.store.min() {
             return;
         }
+        crate::sometimes!("a pull met a damaged record");
         let now = Millis(self.store.env.clock.monotonic().as_millis() as i64);
         if let Some(left_out) = self.store.damage_told.ask(now) {
             let (topic, id) = (queue.topic(), queue.id());
@@ -399,4 +414,10 @@ fn is_record_of(bytes: &[u8], at: PhysicalOffset) -> bool {
     let magic = bytes.get(record::MAGIC_AT..).and_then(|rest| rest.first_chunk()).map(|m| u32::from_be_bytes(*m));
     let written = bytes.get(record::PHYSICAL_OFFSET_AT..).and_then(|rest| rest.first_chunk());
     matches!(magic, Some(MAGIC_V1 | MAGIC_V2)) && written.map(|p| u64::from_be_bytes(*p)) == Some(at.0)
+}
+
+/// Whether bytes that are as many as the record says are not as they were written. Of a part nobody can tell.
+fn is_damaged(bytes: &[u8]) -> bool {
+    let says = bytes.first_chunk().map_or(0, |size| u32::from_be_bytes(*size));
+    says as usize == bytes.len() && parse(bytes, BodyCrc::Verify).is_err()
 }

@@ -2,7 +2,9 @@
 
 use metaq::broker::admin::progress::{self, Wanted};
 use metaq::broker::admin::queues::{asked_subscription, entries, EntryQuery};
-use metaq::broker::admin::runtime::{broker_config, runtime_info, stats_data, DelayProgress, RuntimeFacts};
+use metaq::broker::admin::runtime::{
+    broker_config, runtime_info, stats_data, Copies, Copy, DelayProgress, RuntimeFacts, TimerFacts,
+};
 use metaq::broker::admin::statistics::Statistics;
 use metaq::broker::admin::{clients, offsets, topics, Answer};
 use metaq::broker::clients::{Clients, Connection, Registration};
@@ -327,6 +329,8 @@ async fn runtime_info_has_every_key_that_tools_read() {
     broker.statistics.on_tick(Millis(10_000), 1);
     let space = Some(Space { total: 200 << 30, available: 50 << 30 });
     let config = BrokerConfig::default();
+    let copy = |name: &str, behind, behind_ms, in_sync| Copy { name: name.into(), behind, behind_ms, in_sync };
+    let slaves = [copy("1", Some(1536), 2500, true), copy("2", None, 0, false)];
     let facts = RuntimeFacts {
         config: &config,
         started: Millis(START),
@@ -334,6 +338,8 @@ async fn runtime_info_has_every_key_that_tools_read() {
         space: (space, space),
         delays: &[DelayProgress { level: 3, delivered: 7, max: 9 }],
         parked_pulls: 4,
+        copies: Some(Copies { needed: 2, in_sync: 2, slaves: &slaves }),
+        timer: TimerFacts { seconds_behind: 1, not_taken_in: 2, under_way: 3 },
     };
     let body = text(runtime_info(&facts, &broker.running.store, &broker.statistics));
     let KvTable { table } = from_slice(body.as_bytes()).unwrap();
@@ -357,6 +363,13 @@ async fn runtime_info_has_every_key_that_tools_read() {
         ("msgPutTotalTodayNow", "5"),
         ("putMessageTimesTotal", "5"),
         ("commitLogDiskRatio", "0.75"),
+        ("haNodesNeeded", "2"),
+        ("haNodesInSync", "2"),
+        ("haSlaveInSync_1", "true"),
+        ("haSlaveLagBytes_1", "1536"),
+        ("haSlaveLagSeconds_1", "2.5"),
+        ("haSlaveInSync_2", "false"),
+        ("haSlaveLagBytes_2", "-1"),
         ("commitLogDirCapacity", "Total : 200.0 GiB, Free : 50.0 GiB."),
         ("earliestMessageTimeStamp", "1700000001000"),
         ("scheduleMessageOffset_3", "7,9"),

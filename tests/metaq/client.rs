@@ -5,6 +5,7 @@ mod allocations;
 mod compressing;
 mod consuming;
 mod filtering;
+mod fixed_queues;
 mod living;
 mod ordering;
 mod polling;

@@ -1,7 +1,11 @@
 //! A whole broker over real TCP. Names with RTY, DLY, IDX, OFF, WIR and RES are cases of field faults.
 
+mod apache_masters;
 mod bad_input;
+mod deduplication;
 mod delivery;
+mod inventory;
+mod locks;
 mod lookups;
 mod refusals;
 mod relays;

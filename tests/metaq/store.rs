@@ -4,6 +4,8 @@ pub mod support;
 
 mod append;
 mod check;
+mod damage;
+mod deduplication;
 mod deleted;
 mod dispatch;
 mod expire;

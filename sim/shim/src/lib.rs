@@ -7,9 +7,26 @@ compile_error!(
      replaces it, so unset RUSTFLAGS"
 );
 
+use std::sync::OnceLock;
+use std::time::Duration;
+
 /// True while the calling thread runs inside a simulation.
 fn simulated() -> bool {
     madsim::runtime::Handle::try_current().is_ok()
+}
+
+/// How much simulated time passes while the machine that runs the present task counts a duration.
+type Pace = fn(Duration) -> Duration;
+
+static PACE: OnceLock<Pace> = OnceLock::new();
+
+/// Lets timers inside simulations go as fast as the clocks of their machines. The first call counts.
+pub fn set_pace(pace: Pace) {
+    let _ = PACE.set(pace);
+}
+
+fn paced(duration: Duration) -> Duration {
+    PACE.get().map_or(duration, |pace| pace(duration))
 }
 
 /// Time-outs.
@@ -24,7 +41,7 @@ pub mod future {
     /// Awaits `future` for at most `limit`.
     pub async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output, TimeoutError> {
         if crate::simulated() {
-            madsim::time::timeout(limit, future).await.map_err(|_| TimeoutError)
+            madsim::time::timeout(crate::paced(limit), future).await.map_err(|_| TimeoutError)
         } else {
             tokio::time::timeout(limit, future).await.map_err(|_| TimeoutError)
         }
@@ -115,7 +132,7 @@ pub mod task {
     /// Waits.
     pub async fn sleep(duration: Duration) {
         if crate::simulated() {
-            madsim::time::sleep(duration).await
+            madsim::time::sleep(crate::paced(duration)).await
         } else {
             tokio::time::sleep(duration).await
         }

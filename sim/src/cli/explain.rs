@@ -1,14 +1,15 @@
 //! The commands that explain a failure.
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
 use anyhow::{bail, Context};
 use sim::files;
 use sim::plan::Plan;
 use sim::report::failure;
 use sim::runner::{self, Watch};
-use sim::show::page;
+use sim::show::{beside, page};
+use sim::sweep::child_of_plan;
 use sim::{shrink as shrinking, why as reasons};
 
 /// What a plan holds, in few words.
@@ -20,8 +21,7 @@ fn size(plan: &Plan) -> String {
 }
 
 /// `sim shrink`
-pub fn shrink(plan: &Plan, out: Option<PathBuf>, jobs: usize, runs_max: usize) -> anyhow::Result<ExitCode> {
-    let effort = shrinking::Effort { binary: std::env::current_exe()?, jobs, runs_max, schedules: 2 };
+pub fn shrink(plan: &Plan, out: Option<PathBuf>, effort: shrinking::Effort) -> anyhow::Result<ExitCode> {
     eprintln!("{:>5} runs: {}", 0, size(plan));
     let shrunk = shrinking::shrink(plan, &effort, &|best, runs| eprintln!("{runs:>5} runs: {}", size(best)));
     let Some(shrunk) = shrunk else { bail!("this plan does not fail") };
@@ -34,18 +34,52 @@ pub fn shrink(plan: &Plan, out: Option<PathBuf>, jobs: usize, runs_max: usize) -
     };
     files::write(&path, &small.text())?;
     print!("{}", failure(&small, &shrunk.run.report, &path.display().to_string()));
-    println!("{} -> {} in {} runs", size(plan), size(&small), shrunk.runs);
+    let cpu = shrunk.cpu_ms as f64 / 1e3;
+    println!("{} -> {} in {} runs, {cpu:.1} s of CPU", size(plan), size(&small), shrunk.runs);
     Ok(ExitCode::SUCCESS)
 }
 
 /// `sim show`
-pub fn show(plan: &Plan, which: &str, out: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+pub fn show(plan: &Plan, which: &str, out: Option<PathBuf>, compare: bool) -> anyhow::Result<ExitCode> {
     let outcome = runner::run(plan, Watch::default());
     let path = out.unwrap_or_else(|| files::pages().join(format!("{}-{}.html", plan.scenario, plan.seed)));
-    let page = page(plan, &outcome, which);
+    let mut page = page(plan, &outcome, which);
+    if compare {
+        if outcome.violation.is_none() {
+            bail!("this plan passes; compare one that fails");
+        }
+        let passes = page_of_passing(plan, &path)?;
+        page = beside(&page, &passes);
+    }
     files::write(&path, &page)?;
     println!("{} events, {} KiB: {}", outcome.events, page.len() >> 10, path.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Orders of tasks in which the plan is tried until it passes.
+const SIBLINGS: u64 = 30;
+
+/// The page of a run of the same plan that passes: without the planted bug if there is one, or else with another order of
+/// tasks. It is made in a process of its own.
+fn page_of_passing(plan: &Plan, path: &Path) -> anyhow::Result<String> {
+    let binary = std::env::current_exe()?;
+    let mut sibling = plan.clone();
+    sibling.canaries.clear();
+    let mut siblings = (0..SIBLINGS).map(|number| {
+        let mut sibling = sibling.clone();
+        sibling.schedule = sibling.schedule.wrapping_add(number);
+        sibling
+    });
+    let sibling = siblings.find(|sibling| child_of_plan(&binary, sibling, None).passed);
+    let sibling = sibling.with_context(|| format!("in {SIBLINGS} orders of tasks this plan never passes"))?;
+    let (plan_file, page_file) = (path.with_extension("passes.json"), path.with_extension("passes.html"));
+    files::write(&plan_file, &sibling.text())?;
+    let made = Command::new(binary).arg("show").arg(&plan_file).arg("--out").arg(&page_file).output()?;
+    let page = files::read(&page_file).map(|page| page.replace(&plan_file.display().to_string(), "PLAN"));
+    for file in [plan_file, page_file] {
+        files::remove(&file);
+    }
+    page.with_context(|| String::from_utf8_lossy(&made.stderr).into_owned())
 }
 
 /// `sim why`

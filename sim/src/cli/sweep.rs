@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::{bail, Context};
+use anyhow::bail;
 use metaq::env::Canary;
 use sim::campaign::{seed_of, Campaign, Summary};
 use sim::files;
@@ -16,7 +16,7 @@ use sim::report::{commit, failure};
 use sim::scenarios;
 use sim::sweep::{sweep, ChildRun};
 
-use crate::{canary, find};
+use crate::{canary, find, seeds};
 
 /// The command's arguments.
 #[derive(clap::Args)]
@@ -41,11 +41,6 @@ pub struct Sweep {
     canary: Vec<Canary>,
 }
 
-fn seeds(text: &str) -> anyhow::Result<Range<u64>> {
-    let (from, to) = text.split_once("..").context("seeds are written as 0..100")?;
-    Ok(from.parse()?..to.parse()?)
-}
-
 impl Sweep {
     /// Sweeps.
     pub fn run(self) -> anyhow::Result<ExitCode> {
@@ -55,7 +50,7 @@ impl Sweep {
         };
         let canaries: BTreeSet<Canary> = self.canary.iter().copied().collect();
         let good = match self.minutes {
-            Some(minutes) => self.for_minutes(minutes, scenarios, canaries)?,
+            Some(minutes) => self.for_minutes(minutes, with_swarms(scenarios), canaries)?,
             None => self.for_seeds(&scenarios, &canaries)?,
         };
         Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -119,6 +114,14 @@ impl Sweep {
             }
         }
     }
+}
+
+/// Every other turn is one of those stories in which anything can happen: kinds of faults come together only there.
+fn with_swarms(scenarios: Vec<&'static str>) -> Vec<&'static str> {
+    if scenarios.len() < 2 {
+        return scenarios;
+    }
+    scenarios.into_iter().zip(["swarm", "everything"].into_iter().cycle()).flat_map(|(one, any)| [one, any]).collect()
 }
 
 fn progress(summary: &Summary) {

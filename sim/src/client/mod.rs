@@ -13,7 +13,7 @@ mod routes;
 pub use asker::Asker;
 pub use consumer::Consumer;
 pub use member::{Member, LOCK_TRUST};
-pub use message::{body_of, message_of};
+pub use message::{body_of, check_properties, message_of, properties_of};
 pub use producer::Producer;
 pub use remote::Remote;
 pub use routes::{ClientError, Routes};

@@ -1,5 +1,6 @@
 //! Sends messages and records what became of them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use metaq::proto::body::TopicRouteData;
@@ -28,9 +29,11 @@ pub struct Producer {
     routes: Routes,
     nameservers: Vec<String>,
     topic: String,
-    route: Option<TopicRouteData>,
+    route: Option<Arc<TopicRouteData>>,
     /// The only broker it sends to.
     broker: Option<String>,
+    /// Its messages have keys of their own.
+    keyed: bool,
 }
 
 impl Producer {
@@ -38,12 +41,27 @@ impl Producer {
     pub fn new(world: World, node: NodeId, nameservers: &[String], topic: &str) -> Producer {
         let env = world.env(node);
         let (routes, topic) = (Routes::new(env, nameservers), topic.to_owned());
-        Producer { world, node, routes, nameservers: nameservers.to_vec(), topic, route: None, broker: None }
+        Producer {
+            world,
+            node,
+            routes,
+            nameservers: nameservers.to_vec(),
+            topic,
+            route: None,
+            broker: None,
+            keyed: false,
+        }
     }
 
     /// Lets it send to the queues of one broker only.
     pub fn only_to(mut self, broker: &str) -> Producer {
         self.broker = Some(broker.to_owned());
+        self
+    }
+
+    /// Gives each message a key (UNIQ_KEY), the same each time it is sent.
+    pub fn with_keys(mut self) -> Producer {
+        self.keyed = true;
         self
     }
 
@@ -88,7 +106,7 @@ impl Producer {
     }
 
     /// Takes a message back when its time has nearly come, or sooner.
-    fn recall_later(&self, send: &Send, route: TopicRouteData, broker: String, handle: String) {
+    fn recall_later(&self, send: &Send, route: Arc<TopicRouteData>, broker: String, handle: String) {
         let (world, node, message) = (self.world.clone(), self.node, send.message);
         let (topic, env) = (self.topic.clone(), self.world.env(self.node));
         let (wait, nameservers) = (Duration::from_millis(u64::from(send.recall_ms)), self.nameservers.clone());
@@ -109,36 +127,40 @@ impl Producer {
     }
 
     /// A queue to send to: any of the topic's, or of the template's while the topic does not exist.
-    async fn choose(&mut self, queue: u32) -> Option<(TopicRouteData, String, i32)> {
+    async fn choose(&mut self, queue: u32) -> Option<(Arc<TopicRouteData>, String, i32)> {
         if self.route.is_none() {
             self.route = match self.routes.route(&self.topic).await {
-                Ok(route) => Some(route),
-                Err(ClientError::NoRoute) => self.routes.route("TBW102").await.ok(),
+                Ok(route) => Some(Arc::new(route)),
+                Err(ClientError::NoRoute) => self.routes.route("TBW102").await.ok().map(Arc::new),
                 Err(_) => None,
             };
         }
         let route = self.route.clone()?;
-        let queues: Vec<(String, i32)> = route
+        let queues: Vec<(&String, i32)> = route
             .queue_datas
             .iter()
             .filter(|data| self.broker.as_ref().is_none_or(|only| *only == data.broker_name))
-            .flat_map(|data| (0..data.write_queue_nums.min(4)).map(|id| (data.broker_name.clone(), id)))
+            .flat_map(|data| (0..data.write_queue_nums.min(4)).map(|id| (&data.broker_name, id)))
             .collect();
         if queues.is_empty() {
             self.route = None;
             return None;
         }
-        let (broker, id) = queues[queue as usize % queues.len()].clone();
+        let (broker, id) = queues[queue as usize % queues.len()];
+        let broker = broker.clone();
         Some((route, broker, id))
     }
 
     fn request(&mut self, send: &Send, id: i32) -> Command {
         let level = send.delay_level;
-        let properties = match (level, send.timer_ms) {
+        let mut properties = match (level, send.timer_ms) {
             (0, 0) => String::new(),
             (0, millis) => format!("TIMER_DELAY_MS\u{1}{millis}\u{2}"),
             (level, _) => format!("DELAY\u{1}{level}\u{2}"),
         };
+        if self.keyed {
+            properties.push_str(&format!("UNIQ_KEY\u{1}message-{}\u{2}", send.message));
+        }
         let header = SendHeader {
             properties: Text::plain(&properties),
             producer_group: "producers".into(),

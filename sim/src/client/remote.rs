@@ -14,6 +14,7 @@ pub struct Remote {
     address: String,
     stream: Option<Box<dyn Stream>>,
     received: Vec<u8>,
+    chunk: Box<[u8; 8192]>,
     opaque: i32,
     connections: u64,
 }
@@ -21,7 +22,8 @@ pub struct Remote {
 impl Remote {
     /// The server at `address`, not connected yet.
     pub fn new(env: Env, address: impl Into<String>) -> Remote {
-        Remote { env, address: address.into(), stream: None, received: Vec::new(), opaque: 0, connections: 0 }
+        let (received, chunk) = (Vec::new(), Box::new([0; 8192]));
+        Remote { env, address: address.into(), stream: None, received, chunk, opaque: 0, connections: 0 }
     }
 
     /// How many connections it has made.
@@ -76,10 +78,10 @@ impl Remote {
                     return Ok(command);
                 }
             }
-            let mut chunk = [0; 8192];
-            match poll_fn(|cx| stream.poll_read(cx, &mut chunk)).await? {
+            let chunk = &mut self.chunk[..];
+            match poll_fn(|cx| stream.poll_read(cx, chunk)).await? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                len => self.received.extend_from_slice(&chunk[..len]),
+                len => self.received.extend_from_slice(&self.chunk[..len]),
             }
         }
     }

@@ -220,6 +220,28 @@ impl Drive {
         Ok(())
     }
 
+    /// A file is gone, for good. Nothing may run on the machine.
+    pub fn lose_file(&self, path: &Path) -> io::Result<()> {
+        self.trace.note(self.node, "disk lost a file", &[], &path.display().to_string());
+        let mut state = self.lock();
+        state.tree.remove(path)?;
+        state.tree.settle_all();
+        Ok(())
+    }
+
+    /// A file ends in its middle, at a sector. Nothing may run on the machine.
+    pub fn lose_second_half(&self, path: &Path) -> io::Result<()> {
+        self.trace.note(self.node, "disk lost half a file", &[], &path.display().to_string());
+        let mut state = self.lock();
+        let file = state.tree.file(path)?;
+        let mut inode = lock(&file);
+        let half = inode.cache.len() / 2 / SECTOR as u64 * SECTOR as u64;
+        inode.set_len(half);
+        drop(inode);
+        state.tree.settle_all();
+        Ok(())
+    }
+
     /// The disk is replaced by an empty one. Nothing may run on the machine.
     pub fn wipe(&self) {
         self.trace.note(self.node, "disk replaced", &[], "");

@@ -9,6 +9,7 @@
 
 mod client;
 mod clock;
+mod data;
 mod disk;
 mod inside;
 mod net;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use client::ClientFault;
 pub use clock::ClockFault;
+pub use data::DataFault;
 pub use disk::DiskFault;
 pub use inside::SimFaults;
 pub use net::NetFault;
@@ -48,6 +50,8 @@ pub enum Fault {
     Clock(ClockFault),
     /// To a client.
     Client(ClientFault),
+    /// To what is on a disk.
+    Data(DataFault),
 }
 
 /// Longer than any run.
@@ -88,7 +92,8 @@ pub struct Kind {
 }
 
 /// All kinds, by family.
-pub const KINDS: &[&[Kind]] = &[process::KINDS, net::KINDS, wire::KINDS, disk::KINDS, clock::KINDS, client::KINDS];
+pub const KINDS: &[&[Kind]] =
+    &[process::KINDS, net::KINDS, wire::KINDS, disk::KINDS, clock::KINDS, client::KINDS, data::KINDS];
 
 /// All kinds in one row.
 pub fn kinds() -> impl Iterator<Item = &'static Kind> {
@@ -123,6 +128,7 @@ impl Fault {
             Fault::Disk(fault) => fault.apply(world),
             Fault::Clock(fault) => fault.apply(world),
             Fault::Client(fault) => fault.apply(world),
+            Fault::Data(fault) => fault.apply(world),
         };
         if happened {
             marks::fired(self.kind().name);
@@ -138,6 +144,7 @@ impl Fault {
             Fault::Disk(fault) => fault.lasts_us(),
             Fault::Clock(fault) => fault.lasts_us(),
             Fault::Client(fault) => fault.lasts_us(),
+            Fault::Data(fault) => fault.lasts_us(),
         })
     }
 }

@@ -16,6 +16,8 @@ pub(super) const RETRANSMIT_MAX: Duration = Duration::from_secs(8);
 /// A sender whose bytes stay unacknowledged for this long ends the connection. Linux needs about 15 minutes by
 /// default; scenarios would only wait.
 pub(super) const GIVE_UP: Duration = Duration::from_secs(15);
+/// How much later [`Haste::Later`] is; Linux waits about as long.
+pub(super) const ACKNOWLEDGE_AFTER: Duration = Duration::from_millis(40);
 /// Bytes on the way and unread at the peer before a write waits.
 pub(super) const WINDOW: u64 = 64 * 1024;
 
@@ -78,6 +80,15 @@ impl End {
     }
 }
 
+/// When a receiver acknowledges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Haste {
+    /// What arrived is acknowledged after a while, all of it together.
+    Later,
+    /// The sender is running out of room, and hears at once of what was read.
+    AtOnce,
+}
+
 /// What travels on a way.
 pub(super) enum Segment {
     Data(Vec<u8>),
@@ -109,8 +120,8 @@ pub(super) struct Way {
     /// `arrived` and `consumed` as the sender knows them.
     pub(super) known_arrived: u64,
     pub(super) known_consumed: u64,
-    /// An acknowledgement is on its way back.
-    pub(super) acknowledging: bool,
+    /// An acknowledgement is on its way back, or soon will be.
+    pub(super) acknowledging: Option<Haste>,
     /// A check for [`GIVE_UP`] exists.
     pub(super) watched: bool,
     /// Pause before the next attempt over a cut link.

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::connection::{Segment, Socket, WayId, GIVE_UP, RETRANSMIT_MAX, RETRANSMIT_MIN};
+use super::connection::{Haste, Segment, Socket, WayId, ACKNOWLEDGE_AFTER, GIVE_UP, RETRANSMIT_MAX, RETRANSMIT_MIN};
 use super::link::LinkState;
 use super::network::{Inner, Network};
 use crate::marks;
@@ -101,7 +101,7 @@ impl Network {
         if let Some(at) = next {
             self.schedule_first(inner, id, at);
         }
-        self.acknowledge(inner, id);
+        self.acknowledge(inner, id, Haste::Later);
         self.reap(inner, id.0);
     }
 
@@ -120,33 +120,32 @@ impl Network {
     }
 
     /// Tells the sender of a way what has arrived and what was read.
-    pub(super) fn acknowledge(&self, inner: &mut Inner, id: WayId) {
+    pub(super) fn acknowledge(&self, inner: &mut Inner, id: WayId, haste: Haste) {
         let Some(connection) = inner.connections.get_mut(&id.0) else { return };
-        if std::mem::replace(&mut connection.ways[id.1].acknowledging, true) {
+        if connection.ways[id.1].acknowledging >= Some(haste) {
             return;
         }
+        connection.ways[id.1].acknowledging = Some(haste);
         let (sender, receiver) = (connection.ends[id.1].node, connection.ends[1 - id.1].node);
-        let at = self.agenda.now() + self.link(inner, receiver, sender).latency();
+        let wait = if haste == Haste::Later { ACKNOWLEDGE_AFTER } else { Duration::ZERO };
+        let at = self.agenda.now() + wait + self.link(inner, receiver, sender).latency();
         self.later(at, move |network, inner| network.acknowledged(inner, id));
     }
 
     fn acknowledged(&self, inner: &mut Inner, id: WayId) {
         let Some(connection) = inner.connections.get_mut(&id.0) else { return };
         let (sender, receiver) = (connection.ends[id.1].node, connection.ends[1 - id.1].node);
-        let receiver_gone = connection.ends[1 - id.1].socket == Socket::Vanished || connection.forgotten;
-        if connection.forgotten {
+        // Who lost its power acknowledges nothing any more.
+        if connection.ends[1 - id.1].socket == Socket::Vanished || connection.forgotten {
             return;
         }
         if !self.link(inner, receiver, sender).is_open() {
-            if !receiver_gone {
-                let at = self.agenda.now() + RETRANSMIT_MIN * 2;
-                self.later(at, move |network, inner| network.acknowledged(inner, id));
-            }
-            return;
+            let at = self.agenda.now() + RETRANSMIT_MIN * 2;
+            return self.later(at, move |network, inner| network.acknowledged(inner, id));
         }
         let Some(connection) = inner.connections.get_mut(&id.0) else { return };
         let way = &mut connection.ways[id.1];
-        way.acknowledging = false;
+        way.acknowledging = None;
         way.known_arrived = way.arrived;
         way.known_consumed = way.consumed;
         if way.room() > 0 {
@@ -162,7 +161,7 @@ impl Network {
         let way = &mut connection.ways[id.1];
         way.consumed += bytes;
         if way.sent - way.known_consumed > way.window() / 2 {
-            self.acknowledge(inner, id);
+            self.acknowledge(inner, id, Haste::AtOnce);
         }
     }
 

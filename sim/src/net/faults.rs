@@ -206,6 +206,9 @@ impl Network {
     pub(super) fn written(&self, inner: &mut Inner, id: WayId, bytes: &[u8]) {
         let hold = !inner.rules.is_empty();
         let Some(connection) = inner.connections.get_mut(&id.0) else { return };
+        if !hold && connection.ways[id.1].cutter.passes(bytes) {
+            return self.send(inner, id, bytes);
+        }
         let nodes = (connection.ends[id.1].node, connection.ends[1 - id.1].node);
         for piece in connection.ways[id.1].cutter.cut(bytes, hold) {
             match piece {

@@ -107,6 +107,14 @@ impl Cutter {
         pieces
     }
 
+    /// Goes over bytes that are let through as they come; false if the beginning of their frame is held.
+    pub(super) fn passes(&mut self, mut bytes: &[u8]) -> bool {
+        while self.kept.is_empty() && !bytes.is_empty() {
+            bytes = &bytes[self.pass(bytes)..];
+        }
+        self.kept.is_empty()
+    }
+
     /// What is held of a frame whose end never came.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.kept)
@@ -244,6 +252,20 @@ mod tests {
                 assert_eq!(frames, ends.iter().filter(|end| **end >= begin).count(), "from byte {begin}");
             }
         }
+    }
+
+    #[test]
+    fn bytes_that_pass_at_once_end_where_frames_end() {
+        let stream = [frame(b"first"), frame(b""), frame(b"last")].concat();
+        for end in 0..stream.len() {
+            let mut cutter = Cutter::default();
+            assert!(cutter.passes(&stream[..end]));
+            let frames = cutter.cut(&stream[end..], true).into_iter().filter(|piece| matches!(piece, Piece::Frame(_)));
+            assert_eq!(frames.count(), [0, 9, 13].iter().filter(|begin| **begin >= end).count(), "from byte {end}");
+        }
+        let mut cutter = Cutter::default();
+        assert_eq!(cutter.cut(&stream[..6], true), []);
+        assert!(!cutter.passes(&stream[6..]), "the rest of a frame that is held");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::trace::Recording;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
+const BESIDE: &str = include_str!("beside.html");
 const SCRIPT: [&str; 3] = [include_str!("model.js"), include_str!("timeline.js"), include_str!("page.js")];
 
 /// The page of a run.
@@ -33,6 +34,12 @@ pub fn page(plan: &Plan, outcome: &Outcome, which: &str) -> String {
     let data = data.to_string().replace("</", "<\\/");
     let script = SCRIPT.join("\n");
     PAGE.replace("/*STYLE*/", STYLE).replace("/*SCRIPT*/", &script).replace("/*DATA*/", &data)
+}
+
+/// One page of the pages of two runs: one that fails and, beside it, one that passes. It says where they part.
+pub fn beside(fails: &str, passes: &str) -> String {
+    let quoted = |page: &str| page.replace('&', "&amp;").replace('"', "&quot;");
+    BESIDE.replace("/*FAILS*/", &quoted(fails)).replace("/*PASSES*/", &quoted(passes))
 }
 
 /// Events as rows of numbers: microseconds since the event before, machine, event, words, numbers. Words stand in
@@ -88,7 +95,7 @@ mod tests {
             at: Duration::from_micros(index as u64 * 300),
             node: NodeId(index as u32 % 6),
             what: ["net data", "disk write", "acknowledged"][index % 3],
-            numbers: [index as u64, 0, 132].into(),
+            numbers: [index as u64, 0, 132][..].into(),
             words: ["", "broker-0/orders/1"][index % 2].into(),
         };
         Outcome {
@@ -107,6 +114,14 @@ mod tests {
         assert!(!page.contains("/*DATA*/") && !page.contains("/*SCRIPT*/") && !page.contains("/*STYLE*/"));
         assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("src="));
         assert!(page.contains("<\\/script> is no way out"));
+    }
+
+    #[test]
+    fn two_pages_become_one() {
+        let (fails, passes) = ("<p class=\"a\">&amp;</p>", "<p>/*FAILS*/</p>");
+        let page = beside(fails, passes);
+        assert!(page.contains("srcdoc=\"<p class=&quot;a&quot;>&amp;amp;</p>\""), "{page}");
+        assert!(page.contains("srcdoc=\"<p>/*FAILS*/</p>\""));
     }
 
     #[test]

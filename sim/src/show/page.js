@@ -10,10 +10,12 @@ function redraw() {
   requestAnimationFrame(() => { queued = false; drawTimeline(); drawOverview(); });
 }
 
-function look(from, to) {
+function look(from, to, tell = true) {
   const span = Math.min(Math.max(to - from, 2e-5), end * 1.02);
   const start = Math.min(Math.max(from, -end * 0.01), end * 1.01 - span);
   view.from = start; view.to = start + span;
+  // Beside another run, which shows the same time.
+  if (tell && parent !== window) parent.postMessage([view.from, view.to], '*');
   redraw();
 }
 
@@ -181,3 +183,5 @@ let healing = -1;
 for (let i = 0; i < count && healing < 0; i++) if (whats[what[i]] === 'healing') healing = i;
 if (violated >= 0) choose(violated, false);
 look(0, healing >= 0 ? at[healing] * 1.05 : end);
+// For the page that shows two runs.
+window.run = { count, line, choose: i => choose(i, true), follow: (from, to) => look(from, to, false) };

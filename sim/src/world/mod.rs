@@ -17,8 +17,8 @@ use madsim::runtime::Handle;
 use metaq::env::{Canary, Env};
 
 use crate::agenda::{Agenda, Sleep};
-use crate::clock::{Oscillator, SimClock};
-use crate::disk::{Drive, DriveSettings, SimDisk};
+use crate::clock::{pace_timers, Oscillator, SimClock};
+use crate::disk::{Atlas, Drive, DriveSettings, SimDisk};
 use crate::faults::SimFaults;
 use crate::history::History;
 use crate::net::{LinkSettings, Network, SimNet};
@@ -120,6 +120,8 @@ struct Shared {
     /// What shuts each link, newest last.
     disturbed: Mutex<links::Disturbed>,
     messages: AtomicU64,
+    /// Which data may be destroyed.
+    atlas: Mutex<Atlas>,
     verdict: Mutex<verdict::Verdict>,
     begun: Mutex<Duration>,
 }
@@ -132,6 +134,7 @@ impl World {
     /// A world without machines. Call it inside the simulation, once.
     pub fn start(options: &Options) -> World {
         let seed = options.seed;
+        metaq::env::listen(crate::marks::reach);
         let agenda = Agenda::start();
         let trace = Arc::new(Trace::new(options.print));
         let drawn = *Stream::new(seed, "network quality").pick(&[Quality::Lan, Quality::Mixed]);
@@ -156,6 +159,7 @@ impl World {
             nodes: Mutex::default(),
             disturbed: Mutex::default(),
             messages: AtomicU64::new(FIRST_OTHER_MESSAGE),
+            atlas: Mutex::default(),
             verdict: Mutex::default(),
             begun: Mutex::default(),
         }));
@@ -190,6 +194,7 @@ impl World {
         shared.trace.name_node(name);
         let ip = shared.network.add_host(node, name);
         let machine = shared.runtime.create_node().name(name).build().id();
+        pace_timers(machine, oscillator.clone());
         let (life, name) = (Life::default(), name.to_owned());
         self.nodes().insert(
             node,
@@ -293,6 +298,11 @@ impl World {
     /// What clients did and saw.
     pub fn history(&self) -> &History {
         &self.0.history
+    }
+
+    /// Asks or tells who has which data.
+    pub fn with_atlas<T>(&self, f: impl FnOnce(&mut Atlas) -> T) -> T {
+        f(&mut self.0.atlas.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A number for a message that no other has.

@@ -131,6 +131,7 @@ impl Deliveries {
     fn prepare<D: Due>(&mut self, due: &D, delivery: &mut Delivery<D>) -> Result<(), Outcome> {
         let unmoved = |unmoved| match unmoved {
             Unmoved::Now(error) => {
+                crate::sometimes!("a due message could not be delivered at once");
                 tracing::warn!(record = due.position().0, %error, "a due message waits");
                 Outcome::Failed
             }

@@ -10,7 +10,9 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
+use crate::actors::ha::HaState;
 use crate::env::Env;
+use crate::proto::PhysicalOffset;
 use crate::store::retention::{DiskGuard, RetentionPolicy};
 use crate::store::{Dispatched, Dispatcher, Store, Trouble};
 
@@ -18,6 +20,8 @@ use crate::store::{Dispatched, Dispatcher, Store, Trouble};
 const GATHER: Duration = Duration::from_millis(50);
 /// When what still waits to be written is looked at again.
 const SETTLE: Duration = Duration::from_millis(1_100);
+/// Bytes of the log that are looked through for damage with each look at the disk: 8 GiB a day.
+const SCRUBBED_BYTES: u64 = 1 << 20;
 /// Pause after an error.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -66,6 +70,8 @@ pub struct HousekeeperArguments {
     pub env: Env,
     /// The store.
     pub store: Arc<Store>,
+    /// Whose epochs expire with the log.
+    pub ha: HaState,
     /// Builds the index.
     pub dispatcher: Dispatcher,
     /// Decides what to delete.
@@ -81,6 +87,10 @@ pub struct State {
     settling: bool,
     draining: bool,
     cleaning: Trouble,
+    trimming: Trouble,
+    scrubbing: Trouble,
+    /// Up to here the log was looked through for damage.
+    scrubbed_to: PhysicalOffset,
     indexing: Trouble,
     syncing: Trouble,
 }
@@ -116,8 +126,20 @@ impl Actor for Housekeeper {
         myself.cast(HousekeeperMessage::Dispatch)?;
         // A disk that is full at the start refuses the first send.
         myself.cast(HousekeeperMessage::Clean)?;
-        let [cleaning, indexing, syncing] = Default::default();
-        Ok(State { arguments, queued, settling: false, draining: false, cleaning, indexing, syncing })
+        let [cleaning, trimming, scrubbing, indexing, syncing] = Default::default();
+        let scrubbed_to = PhysicalOffset(0);
+        Ok(State {
+            arguments,
+            queued,
+            settling: false,
+            draining: false,
+            cleaning,
+            trimming,
+            scrubbing,
+            scrubbed_to,
+            indexing,
+            syncing,
+        })
     }
 
     async fn handle(
@@ -139,6 +161,10 @@ impl Actor for Housekeeper {
             HousekeeperMessage::Clean => {
                 let cleaned = state.arguments.store.clean(&mut state.arguments.guard).await;
                 state.cleaning.note("delete what has expired", &cleaned);
+                state.trimming.note("forget expired epochs", &state.arguments.ha.trim_epochs().await);
+                let scrubbed = state.arguments.store.scrub(state.scrubbed_to, SCRUBBED_BYTES);
+                state.scrubbed_to = *scrubbed.as_ref().unwrap_or(&state.scrubbed_to);
+                state.scrubbing.note("look for damage in the log", &scrubbed);
                 if let Some(sync) = state.arguments.dispatcher.sync_finished() {
                     state.syncing.note("sync the index", &sync.await);
                 }

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::registrar::RegistrarMessage;
 use super::saved::Saved;
 use super::shared::{Settings, Shared};
+use super::topics_file::TopicsFile;
 use super::{group_rules, memory_window, topic_rules};
 use crate::actors::settings_file::SettingsFile;
 use crate::broker::admin::statistics::local_day;
@@ -88,12 +89,14 @@ pub struct Keeper;
 pub struct KeeperArguments {
     /// The broker's state.
     pub shared: Arc<Shared>,
-    /// `topics.json`
-    pub topics: Saved,
+    /// `topics.json` and its changes
+    pub topics: TopicsFile,
     /// `subscriptionGroup.json`
     pub groups: Saved,
     /// `consumerOffset.json`
     pub offsets: Saved,
+    /// `queueLocks.json`
+    pub locks: Saved,
     /// Settings that requests changed.
     pub settings: SettingsFile,
     /// Who registers with the NameServers.
@@ -261,6 +264,11 @@ impl State {
                 gathered.iter_mut().filter(|asked| asked.wants(&effect)).for_each(|asked| asked.add(saved.clone()));
             }
         }
+        if gathered.iter().any(|asked| asked.wants(&Effect::PersistLocks)) {
+            let saved = self.save_locks().await;
+            let wanting = gathered.iter_mut().filter(|asked| asked.wants(&Effect::PersistLocks));
+            wanting.for_each(|asked| asked.add(saved.clone()));
+        }
         for asked in gathered.iter_mut() {
             for effect in std::mem::take(&mut asked.effects) {
                 asked.add(self.carry_out_one(&effect).await);
@@ -345,8 +353,15 @@ impl State {
     }
 
     async fn save_topics(&mut self) -> Result<(), String> {
-        let snapshot = self.arguments.shared.topics().snapshot();
-        let saved = self.arguments.topics.save(&snapshot).await;
+        let shared = &self.arguments.shared;
+        let saved = self.arguments.topics.save(|show| show(&shared.topics())).await;
+        self.topics_unsaved = saved.is_err();
+        saved
+    }
+
+    async fn save_all_topics(&mut self) -> Result<(), String> {
+        let shared = &self.arguments.shared;
+        let saved = self.arguments.topics.save_whole(|show| show(&shared.topics())).await;
         self.topics_unsaved = saved.is_err();
         saved
     }
@@ -373,11 +388,21 @@ impl State {
         saved
     }
 
-    /// Saves offsets, and what could not be saved before. Errors are logged, and it is tried again the next time.
+    async fn save_locks(&mut self) -> Result<(), String> {
+        let shared = &self.arguments.shared;
+        let unsaved = shared.locks().unsaved(shared.now());
+        let Some((locks, change)) = unsaved else { return Ok(()) };
+        self.arguments.locks.save(&locks).await?;
+        self.arguments.shared.locks().on_saved(change);
+        Ok(())
+    }
+
+    /// Saves offsets and locks, and what could not be saved before. Errors are logged, and it is tried again the next time.
     async fn save_again(&mut self) {
         let _ = self.save_offsets().await;
-        if self.topics_unsaved {
-            let _ = self.save_topics().await;
+        let _ = self.save_locks().await;
+        if self.arguments.topics.on_tick() || self.topics_unsaved {
+            let _ = self.save_all_topics().await;
         }
         if self.groups_unsaved {
             let _ = self.save_groups().await;
@@ -385,8 +410,9 @@ impl State {
     }
 
     async fn flush(&mut self) -> Result<(), String> {
-        let topics = self.save_topics().await;
+        let topics = self.save_all_topics().await;
         let groups = self.save_groups().await;
-        topics.and(groups).and(self.save_offsets().await)
+        let locks = self.save_locks().await;
+        topics.and(groups).and(locks).and(self.save_offsets().await)
     }
 }

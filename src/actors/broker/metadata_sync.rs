@@ -4,6 +4,7 @@
 //! One question is under way at a time, in a task of its own; what it brings is taken over here, one after the other with
 //! [`MetadataSyncMessage::Stop`]: nothing of the old master counts after a promotion.
 
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,15 +14,17 @@ use tokio::sync::oneshot;
 use super::delay::DelayMessage;
 use super::registrar::RegistrarMessage;
 use super::shared::Shared;
+use super::timer::ApacheProgress;
 use crate::actors::net::{connect, ConnectionHandle, NoRequests};
 use crate::broker::metadata_sync::{rest_ms, Marks, Tables, ASK_EVERY_MS, HOLD_MS, RETRY_MS};
 use crate::env::Canary;
 use crate::proto::body::{
-    from_slice, ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper, SubscriptionGroupWrapper,
-    TopicConfigSerializeWrapper,
+    from_slice, ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper, DeletedTopics, KvTable,
+    SubscriptionGroupWrapper, TopicConfigSerializeWrapper,
 };
 use crate::proto::remoting::requests::MetadataMarks;
 use crate::proto::remoting::{own_request, request, response, Command};
+use crate::proto::PhysicalOffset;
 use crate::store::Trouble;
 
 /// How long a connection attempt may take.
@@ -66,10 +69,14 @@ pub struct Copied {
     connected: bool,
     /// How long the tables took.
     took: Duration,
+    /// Where the master's log begins, if it says so.
+    log_min: Option<PhysicalOffset>,
     topics: Option<TopicConfigSerializeWrapper>,
+    deleted: Option<DeletedTopics>,
     groups: Option<SubscriptionGroupWrapper>,
     offsets: Option<ConsumerOffsetSerializeWrapper>,
     delays: Option<DelayOffsetSerializeWrapper>,
+    timed: Option<ApacheProgress>,
 }
 
 /// See the module's text.
@@ -95,6 +102,8 @@ pub struct State {
     seen: Option<Marks>,
     /// The process of the master that they came from.
     incarnation: Option<u64>,
+    /// What an Apache master has delivered of timed messages; kept once the log is here that has the copies.
+    timed: Option<ApacheProgress>,
     copying: Trouble,
 }
 
@@ -115,6 +124,7 @@ impl Actor for MetadataSync {
             connection: None,
             seen: None,
             incarnation: None,
+            timed: None,
             copying: Trouble::default(),
         })
     }
@@ -128,13 +138,17 @@ impl Actor for MetadataSync {
         match message {
             MetadataSyncMessage::Follow { address } => state.follow(&myself, address),
             MetadataSyncMessage::Ask { round } if round == state.round => state.ask(&myself),
-            MetadataSyncMessage::Asked { round, outcome } if round == state.round => state.asked(&myself, outcome),
+            MetadataSyncMessage::Asked { round, outcome } if round == state.round => {
+                state.keep_timed().await;
+                state.asked(&myself, outcome).await;
+            }
             MetadataSyncMessage::Ask { .. } | MetadataSyncMessage::Asked { .. } => {}
             MetadataSyncMessage::Stop { done } => {
                 if !state.arguments.shared.env.canary(Canary::StaleOffsetsPushed) {
                     state.round += 1;
                 }
                 (state.master, state.connection, state.seen) = (None, None, None);
+                state.keep_timed().await;
                 let _ = done.send(());
             }
         }
@@ -149,7 +163,7 @@ impl State {
         }
         tracing::info!(master = address, "this slave takes topics, groups and offsets from its master");
         self.master = Some(address);
-        (self.connection, self.seen) = (None, None);
+        (self.connection, self.seen, self.timed) = (None, None, None);
         self.round += 1;
         self.ask(myself);
     }
@@ -165,13 +179,14 @@ impl State {
         });
     }
 
-    fn asked(&mut self, myself: &ActorRef<MetadataSyncMessage>, outcome: anyhow::Result<Box<Copied>>) {
+    async fn asked(&mut self, myself: &ActorRef<MetadataSyncMessage>, outcome: anyhow::Result<Box<Copied>>) {
         self.copying.note("copy topics, groups and offsets from the master", &outcome);
         let pause = match outcome {
-            Ok(copied) => self.take_over(*copied),
+            Ok(copied) => self.take_over(*copied).await,
             Err(_) => {
                 self.seen = None;
-                self.arguments.shared.offsets().master_is_away();
+                let now = self.arguments.shared.now();
+                self.arguments.shared.offsets().master_is_away(now);
                 // Perhaps it is gone for good, and another one takes its place.
                 let _ = self.arguments.registrar.cast(RegistrarMessage::LookForMaster);
                 Duration::from_millis(RETRY_MS)
@@ -181,14 +196,28 @@ impl State {
         myself.send_after(pause, move || MetadataSyncMessage::Ask { round });
     }
 
+    /// Before it is replaced, and before a promotion: what the copied log does not cover would be left out for good.
+    async fn keep_timed(&mut self) {
+        let store = &self.arguments.shared.store;
+        let Some(timed) = self.timed.take_if(|timed| timed.is_covered(store)) else { return };
+        if let Err(error) = timed.keep(store).await {
+            tracing::warn!(%error, "what the master has delivered of timed messages is not kept");
+        }
+    }
+
     /// Returns how long to rest.
-    fn take_over(&mut self, copied: Copied) -> Duration {
-        let Copied { connection, marks, connected, took, topics, groups, offsets, delays } = copied;
-        let shared = &self.arguments.shared;
+    async fn take_over(&mut self, copied: Copied) -> Duration {
+        let Copied { connection, marks, connected, took, log_min, topics, deleted, groups, offsets, delays, timed } =
+            copied;
         let incarnation = marks.map(|marks| marks.incarnation);
         // An Apache master does not say whether it was restarted: it may have been whenever its connection ended.
         let anew = if marks.is_some() { incarnation != self.incarnation } else { connected };
         let mut effects = Vec::new();
+        self.keep_log(log_min);
+        if let Some(deleted) = deleted {
+            self.delete(deleted).await;
+        }
+        let shared = &self.arguments.shared;
         if let Some(topics) = topics {
             shared.topics().follow(topics, anew, &mut effects);
         }
@@ -201,11 +230,35 @@ impl State {
         if delays.is_some_and(|delays| shared.delays().follow(delays)) {
             let _ = self.arguments.delay.cast(DelayMessage::Save);
         }
+        if timed.is_some() {
+            self.timed = timed;
+        }
         shared.carry_out(effects);
         (self.seen, self.incarnation, self.connection) = (marks, incarnation, Some(connection));
         match marks {
             Some(_) => Duration::from_millis(rest_ms(took.as_millis() as u64)),
             None => Duration::from_millis(ASK_EVERY_MS),
+        }
+    }
+}
+
+impl State {
+    /// What waits in the log for its time the master knows: what it still has stays here too.
+    fn keep_log(&self, log_min: Option<PhysicalOffset>) {
+        let shared = &self.arguments.shared;
+        if log_min.is_some() && !shared.env.canary(Canary::SlaveDeletesFirst) {
+            shared.store.pin(log_min);
+        }
+    }
+
+    /// Messages of deleted topics go, and those of newer topics of the same names stay.
+    async fn delete(&self, deleted: DeletedTopics) {
+        let shared = &self.arguments.shared;
+        shared.knows_deletions.store(true, Ordering::Release);
+        for (topic, deleted_at) in deleted.deleted {
+            if let Err(why) = shared.drop_queues_below(&topic, PhysicalOffset(deleted_at)).await {
+                tracing::error!(why, "a topic that the master has deleted is still here");
+            }
         }
     }
 }
@@ -231,6 +284,7 @@ async fn copy(
         response::REQUEST_CODE_NOT_SUPPORTED => None,
         code => anyhow::bail!("{address} refuses with code {code}: {}", answer.remark.unwrap_or_default()),
     };
+    let log_min = log_min(shared, &connection, &answer).await?;
     let wanted = marks.map_or(Tables::ALL, |marks| marks.since(seen.as_ref()));
     let begun = clock.monotonic();
     let (topics, groups, offsets, delays) = (
@@ -239,8 +293,30 @@ async fn copy(
         table(shared, &connection, wanted.offsets, request::GET_ALL_CONSUMER_OFFSET).await?,
         table(shared, &connection, wanted.delays, request::GET_ALL_DELAY_OFFSET).await?,
     );
+    // A master of ours keeps it in its log.
+    let timed = match marks {
+        Some(_) => None,
+        None => ApacheProgress::ask(&connection, clock, TABLE_LIMIT).await?,
+    };
+    // Behind the topics: whatever is missing among them has been noted as deleted.
+    let deleted = table(shared, &connection, marks.is_some() && wanted.topics, own_request::GET_DELETED_TOPICS).await?;
     let took = clock.monotonic().saturating_sub(begun);
-    Ok(Copied { connection, marks, connected, took, topics, groups, offsets, delays })
+    Ok(Copied { connection, marks, connected, took, log_min, topics, deleted, groups, offsets, delays, timed })
+}
+
+/// Where the master's log begins, as its answer to the question for changes says; an Apache master is asked for it.
+async fn log_min(
+    shared: &Shared,
+    connection: &ConnectionHandle,
+    answer: &Command,
+) -> anyhow::Result<Option<PhysicalOffset>> {
+    if answer.code == response::SUCCESS {
+        let told = MetadataMarks::decode(&answer.ext_fields()?)?.min_phy_offset;
+        return Ok(u64::try_from(told).ok().map(PhysicalOffset));
+    }
+    let facts: Option<KvTable> = table(shared, connection, true, request::GET_BROKER_RUNTIME_INFO).await?;
+    let told = facts.and_then(|facts| facts.table.get("commitLogMinOffset")?.parse().ok());
+    Ok(told.map(PhysicalOffset))
 }
 
 /// Copies one table, if it is wanted. One that cannot be read is reported and keeps no other away (REP-6).
@@ -277,6 +353,7 @@ pub fn header(marks: Option<Marks>) -> MetadataMarks {
         groups: groups as i64,
         offsets: offsets as i64,
         delays: delays as i64,
+        min_phy_offset: 0,
     }
 }
 

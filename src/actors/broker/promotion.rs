@@ -11,13 +11,16 @@ use super::catch_up;
 use super::delay::{self, DelayMessage};
 use super::metadata_sync::MetadataSyncMessage;
 use super::registrar::RegistrarMessage;
+use super::sent_lately;
 use super::shared::Shared;
 use super::timer::TimerMessage;
 use crate::broker::role::{Progress, Promotion, Step, MASTER_ID};
 use crate::broker::Effect;
 use crate::config::broker::{BrokerConfig, BrokerRole};
+use crate::env::Canary;
 use crate::proto::remoting::{own_request, Command};
 use crate::proto::PhysicalOffset;
+use crate::store::deduplication::Windows;
 
 /// How long another slave may take to leave the old master: it may be about to connect to it.
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
@@ -91,11 +94,16 @@ impl PromotionArguments {
         let role = &self.shared.role;
         let mut promotion = Promotion::begin(role, despite_master).map_err(|error| error.to_string())?;
         tracing::info!(id = role.broker_id(), "this slave is to become the master");
+        let mut end = PhysicalOffset(0);
         loop {
             let step = promotion.step();
             let result = self.carry_out(step, despite_others).await;
             if let Err(why) = &result {
                 tracing::error!(?step, why, "a step on the way to the master failed");
+            }
+            if step == Step::BeginEpoch {
+                // Nothing is written before the promotion is through. The first epoch of a log does not begin there.
+                end = self.shared.store.end();
             }
             match promotion.done(result) {
                 Progress::Next(_) => {}
@@ -110,10 +118,7 @@ impl PromotionArguments {
             }
         }
         let epoch = self.shared.ha.epochs().last();
-        let promoted = Promoted {
-            epoch: epoch.map_or(0, |epoch| i64::from(epoch.number)),
-            end: epoch.map_or(PhysicalOffset(0), |epoch| epoch.start),
-        };
+        let promoted = Promoted { epoch: epoch.map_or(0, |epoch| i64::from(epoch.number)), end };
         tracing::warn!(epoch = promoted.epoch, end = promoted.end.0, "this broker is the master now");
         Ok(promoted)
     }
@@ -134,7 +139,12 @@ impl PromotionArguments {
             }
             Step::LowerOffsets => return self.lower_offsets().await,
             Step::BeginEpoch => return self.begin_epoch().await,
-            Step::LoadTransactions => return shared.load_transactions().await,
+            Step::LoadTransactions => {
+                self.load_sent_lately()?;
+                if !shared.env.canary(Canary::PromotedForgetsHalves) {
+                    return shared.load_transactions().await;
+                }
+            }
             Step::SaveRole => return self.save_role().await,
             Step::TakeWrites => self.take_writes(),
             Step::Register => {
@@ -174,6 +184,7 @@ impl PromotionArguments {
         };
         let lowered = self.shared.offsets().lower_to_ends(end_of);
         for lowered in &lowered {
+            crate::sometimes!("a promoted slave lowered an offset");
             let (key, queue, was, is) = (&lowered.key, lowered.queue_id, lowered.was, lowered.is);
             tracing::warn!(key, queue, was, is, "a group had consumed messages that this broker never got");
         }
@@ -193,7 +204,23 @@ impl PromotionArguments {
         shared.carry_out_now(vec![Effect::PersistTopics, Effect::PersistGroups]).await
     }
 
+    /// What the old master answered may be sent once more to this one.
+    fn load_sent_lately(&self) -> Result<(), String> {
+        let shared = &self.shared;
+        let config = &shared.settings().config;
+        let usual = config.deduplication_window_ms as i64;
+        let longest_ms = shared.topics().iter().map(|topic| topic.deduplication_ms(usual)).max().unwrap_or(0);
+        let of = |topic: &str| shared.topic_directory.get(topic).map_or(0, |topic| topic.deduplication_ms(usual));
+        let windows = Windows { of, longest_ms };
+        let table = sent_lately(&shared.env, &shared.store, config, &windows).map_err(|error| error.to_string())?;
+        shared.writer.set_deduplication(table);
+        Ok(())
+    }
+
     async fn save_role(&self) -> Result<(), String> {
+        // Should it start again before it knows who holds what.
+        self.shared.locks().on_promoted(self.shared.now());
+        self.shared.carry_out_now(vec![Effect::PersistLocks]).await?;
         let role = master_role(&self.shared.settings().config);
         let name = if role == BrokerRole::SyncMaster { "SYNC_MASTER" } else { "ASYNC_MASTER" };
         let text = format!("brokerRole={name}\nbrokerId={MASTER_ID}\n");
@@ -206,6 +233,7 @@ impl PromotionArguments {
         let settings = shared.settings();
         let mut config = settings.config.clone();
         config.broker_role = master_role(&config);
+        shared.locks().on_promoted(shared.now());
         shared.ha.set_slave(false);
         shared.ha.quorum().set_needed(config.replicas_needed());
         let mut effects = Vec::new();

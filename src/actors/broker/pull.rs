@@ -167,6 +167,7 @@ impl Puller {
             let status = if max == 0 { ReadStatus::NoMessageInQueue } else { ReadStatus::OffsetTooSmall };
             return Ok(self.outcome(status, self.from, min, max, false));
         };
+        crate::sometimes!(woken, "a waiting pull was woken");
         let forgets = woken && self.shared.env.canary(Canary::WokenUnfiltered);
         let mut matches = Chosen(if forgets { &Filter::ALL } else { &self.filter });
         let outcome = self
@@ -380,20 +381,22 @@ impl Incoming<'_> {
     ) -> Result<Checked, BrokerError> {
         let settings = shared.settings();
         let request = self.request();
-        let clients = shared.clients();
+        let mut clients = shared.clients();
         let (known_group, known_topic) = (group.as_deref(), topic.as_deref());
         let members = &clients.consumers;
         let filter = pull::check(&settings.pull, &request, known_group, known_topic, members, expressions)?;
         let (Some(group), Some(topic), Some(counters)) = (group, topic, counters) else {
             return Err(BrokerError::PullTopicNotExist { topic: request.topic.to_owned() });
         };
-        let client = clients.consumers.client_of(request.group, self.connection).cloned();
+        if let Some(expression) = request.own_expression() {
+            clients.pull_subscriptions.note(request.group, request.topic, expression, shared.now());
+        }
         drop(clients);
 
         let resets_seen = shared.resets.load(Ordering::SeqCst);
         let queue = shared.store.queue(topic.name(), request.queue_id as u32);
         let key = QueueKey::new(Arc::clone(topic.name()), request.queue_id);
-        let holder = shared.locks().holder(request.group, &key, shared.now()).cloned();
+        let (client, holder) = shared.committer(request.group, &key, self.connection);
         let mut effects = Vec::new();
         let reset = shared.offsets().pull(
             PullStep {

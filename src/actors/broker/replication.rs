@@ -9,7 +9,7 @@ use ractor::ActorRef;
 
 use super::BrokerMessage;
 use crate::actors::ha::{
-    HaMasterHandle, HaOptions, HaState, LogSignal, Quorum, QuorumLimits, ReplicaArguments, ReplicaHandle,
+    HaMasterHandle, HaOptions, HaState, Leader, LogSignal, Quorum, QuorumLimits, ReplicaArguments, ReplicaHandle,
 };
 use crate::actors::log_writer::LogWriterHandle;
 use crate::config::broker::{BrokerConfig, BrokerRole};
@@ -28,7 +28,8 @@ pub struct Replication {
     pub quorum: Quorum,
     /// Tells that the log has grown.
     pub signal: LogSignal,
-    ha: HaState,
+    /// What is known of it.
+    pub ha: HaState,
 }
 
 /// Replication of a running broker.
@@ -90,7 +91,7 @@ impl Replication {
         let arguments = ReplicaArguments { ha: ha.clone(), writer, broker_id: config.broker_id };
         let replica = ReplicaHandle::start(arguments, root).await?;
         if is_slave(config) && !config.ha_master_address.is_empty() {
-            replica.follow(Some(config.ha_master_address.clone()));
+            replica.follow(Some(Leader { ha_address: config.ha_master_address.clone(), address: None }));
         }
         Ok(RunningReplication { ha, master, replica })
     }

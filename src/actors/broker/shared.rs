@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use ractor::ActorRef;
@@ -22,7 +22,7 @@ use super::promotion::{Promoted, PromotionMessage};
 use super::retention_policy;
 use super::timer::{TimerStatus, RECALLS_PER_SECOND_MAX};
 use super::transaction::{HalfMessages, TransactionMessage, TransactionRequest};
-use crate::actors::ha::{HaState, ReplicaHandle};
+use crate::actors::ha::{HaState, Leader, ReplicaHandle};
 use crate::actors::log_writer::{Durability, LogWriterHandle};
 use crate::actors::net::ConnectionHandle;
 use crate::broker::admin::statistics::Statistics;
@@ -31,7 +31,7 @@ use crate::broker::delay::DelayScheduler;
 use crate::broker::directory::Directory;
 use crate::broker::flow::{ByteBudget, SessionFlow};
 use crate::broker::groups::{GroupTable, GroupView};
-use crate::broker::locks::QueueLocks;
+use crate::broker::locks::{Holder, QueueLocks};
 use crate::broker::metadata_sync::Marks;
 use crate::broker::offsets::OffsetTable;
 use crate::broker::pull::PullRules;
@@ -39,12 +39,13 @@ use crate::broker::role::Role;
 use crate::broker::send::{stamps, SendRules};
 use crate::broker::timer::{DueSecond, TimerRules};
 use crate::broker::topics::{TopicTable, TopicView};
-use crate::broker::{BrokerError, Effect};
+use crate::broker::{BrokerError, Effect, QueueKey};
 use crate::config::broker::{BrokerConfig, Update};
 use crate::env::{Canary, ConnectionId, Env, Millis};
 use crate::nameserver::Master;
 use crate::proto::message::unique_key::UniqueKeys;
-use crate::store::{AppendBatch, Store, Stored};
+use crate::proto::PhysicalOffset;
+use crate::store::{AppendBatch, ConsumeQueue, Store, StoreError, Stored};
 
 /// The settings and what the rules make of them; replaced as a whole when a request changes settings.
 #[derive(Clone, Debug)]
@@ -117,6 +118,8 @@ pub struct Shared {
     pub replica: ReplicaHandle,
     /// Topics or groups were changed and saved: slaves that wait for it are told.
     pub metadata_changed: Notify,
+    /// The master of this slave tells where the log ended when it deleted topics.
+    pub knows_deletions: AtomicBool,
     /// Names this life of the broker's process.
     pub incarnation: u64,
     /// When the broker started.
@@ -185,6 +188,8 @@ pub struct Parts {
     pub topics: TopicTable,
     /// Groups as loaded.
     pub groups: GroupTable,
+    /// Queue locks as loaded.
+    pub locks: QueueLocks,
     /// Offsets as loaded.
     pub offsets: OffsetTable,
     /// Progress of the delay levels as loaded.
@@ -195,13 +200,14 @@ impl Shared {
     /// A broker's shared state. [`Shared::set_actors`] comes next, before any request.
     pub fn new(parts: Parts) -> Self {
         let Parts { env, store, writer, advertised, ha_address, role, ha, replica, .. } = parts;
-        let Parts { settings, topics, groups, offsets, delays, .. } = parts;
+        let Parts { settings, topics, groups, locks, offsets, delays, .. } = parts;
         let config = &settings.config;
         let instance = env.rng.next_u64();
         Shared {
             started: env.clock.now(),
             incarnation: instance,
             metadata_changed: Notify::new(),
+            knows_deletions: AtomicBool::new(false),
             ha_address,
             role,
             ha,
@@ -217,7 +223,7 @@ impl Shared {
             topic_directory: Arc::clone(topics.directory()),
             group_directory: Arc::clone(groups.directory()),
             clients: Mutex::new(Clients::new(config.clients_max, config.subscription_expired_timeout)),
-            locks: Mutex::new(QueueLocks::new(config.locks_max).with_canaries(env.canaries())),
+            locks: Mutex::new(locks),
             settings: RwLock::new(Arc::new(settings)),
             topics: Mutex::new(topics),
             groups: Mutex::new(groups),
@@ -300,7 +306,8 @@ impl Shared {
     pub fn follow(&self, master: &Master) {
         *lock(&self.followed) = Some(master.clone());
         if self.settings().config.ha_master_address.is_empty() {
-            self.replica.follow(Some(master.ha_address.clone()));
+            let (ha_address, address) = (master.ha_address.clone(), Some(master.address.clone()));
+            self.replica.follow(Some(Leader { ha_address, address }));
         }
         if let Some(actor) = self.metadata_sync.get() {
             // An actor that is gone means that the broker is stopping.
@@ -385,6 +392,21 @@ impl Shared {
         lock(&self.offsets)
     }
 
+    /// The client of the group that a connection belongs to, and the one that holds the queue's lock. A connection over
+    /// which the lock was granted is known by that, too: it may be new, and its client's heartbeat still to come.
+    pub fn committer(
+        &self,
+        group: &str,
+        queue: &QueueKey,
+        connection: ConnectionId,
+    ) -> (Option<Arc<str>>, Option<Arc<str>>) {
+        let member = self.clients().consumers.client_of(group, connection).cloned();
+        let Some(Holder { client, connection: locked_over }) = self.locks().holder(group, queue, self.now()) else {
+            return (member, None);
+        };
+        (member.or_else(|| (locked_over == Some(connection)).then(|| Arc::clone(&client))), Some(client))
+    }
+
     /// Progress of the delay levels.
     pub fn delays(&self) -> MutexGuard<'_, DelayScheduler> {
         lock(&self.delays)
@@ -405,7 +427,8 @@ impl Shared {
         monotonic(&self.env)
     }
 
-    /// Stores the one record of `batch`. When this returns `Ok` it is as durable as the flush mode promises.
+    /// Stores the one record of `batch`. When this returns `Ok` it is as durable as the flush mode and the
+    /// master's role promise.
     ///
     /// # Errors
     /// [`BrokerError::Overload`] if too many bytes are in flight. Any other one says nothing about the record: it may or
@@ -418,8 +441,8 @@ impl Shared {
         let stored = appended.results.into_iter().next().ok_or_else(|| failed("the log writer gave no result"))?;
         let stored = stored.map_err(|error| store_failure(&error))?;
         match appended.durability {
-            // It is stored here; whoever stores something on its own account has nobody to tell that slaves lack it.
-            Durability::AsPromised | Durability::ReplicationTimedOut | Durability::NotReplicated => Ok(stored),
+            Durability::AsPromised => Ok(stored),
+            Durability::ReplicationTimedOut | Durability::NotReplicated => Err(failed("too few slaves have it")),
             Durability::SyncTimedOut => Err(failed("the log was not synced in time")),
             Durability::SyncFailed => Err(failed("the log could not be synced")),
         }
@@ -449,7 +472,24 @@ impl Shared {
     /// # Errors
     /// A text that says what could not be removed.
     pub async fn drop_queues(&self, topic: &str) -> Result<(), String> {
-        let removed = self.store.delete_topic(topic).await;
+        let knows = self.knows_deletions.load(Ordering::Acquire) && !self.env.canary(Canary::SlaveDeletesByItsOwnEnd);
+        if self.role.is_slave() && knows {
+            // Where this log ends says nothing: a newer topic's messages may be here already.
+            let deleted_at = self.store.deleted_at(topic).await.max(self.store.pinned().unwrap_or_default());
+            return self.drop_queues_below(topic, deleted_at).await;
+        }
+        Self::dropped(topic, self.store.delete_topic(topic).await)
+    }
+
+    /// Removes what a topic has of messages below this position, see [`Store::delete_topic_below`].
+    ///
+    /// # Errors
+    /// A text that says what could not be removed.
+    pub async fn drop_queues_below(&self, topic: &str, deleted_at: PhysicalOffset) -> Result<(), String> {
+        Self::dropped(topic, self.store.delete_topic_below(topic, deleted_at).await)
+    }
+
+    fn dropped(topic: &str, removed: Result<Vec<Arc<ConsumeQueue>>, StoreError>) -> Result<(), String> {
         let removed = removed.map_err(|error| format!("the queues of {topic} were not removed: {error}"))?;
         for queue in removed {
             for waiter in queue.take_waiters() {
@@ -507,7 +547,8 @@ impl Shared {
     }
 }
 
-fn monotonic(env: &Env) -> Millis {
+/// Monotonic time, for leases and time-outs.
+pub fn monotonic(env: &Env) -> Millis {
     Millis(env.clock.monotonic().as_millis() as i64)
 }
 

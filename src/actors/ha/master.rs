@@ -207,6 +207,7 @@ impl State {
                 .with_pace(self.options.bytes_per_second)
                 .with_canaries(self.ha.env().canaries()),
             reports: 0,
+            looked: false,
             slave: None,
             out: Vec::new(),
             written: 0,

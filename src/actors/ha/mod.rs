@@ -7,7 +7,9 @@
 //!
 //! What both know of each other stands in [`Quorum`] and [`HaState`], for the log writer and for people to look at.
 
+mod damage;
 mod master;
+mod meeting;
 mod quorum;
 mod replica;
 mod session;
@@ -16,6 +18,6 @@ mod state;
 
 pub use master::{HaMaster, HaMasterHandle, HaOptions};
 pub use quorum::{Quorum, QuorumLimits};
-pub use replica::{Replica, ReplicaArguments, ReplicaHandle};
+pub use replica::{Leader, Replica, ReplicaArguments, ReplicaHandle};
 pub use signal::LogSignal;
 pub use state::{FollowState, HaState, HaStatus};

@@ -16,6 +16,7 @@ use futures::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
+use super::damage::{next_record, MasterDamage};
 use super::{FollowState, HaState};
 use crate::actors::log_writer::{Change, LogWriterHandle};
 use crate::env::{BoxFuture, Canary, Millis, Stream};
@@ -23,11 +24,11 @@ use crate::ha::follower::{FollowError, Follower, Protocol};
 use crate::proto::ha::switch::MasterHandshake;
 use crate::proto::PhysicalOffset;
 use crate::store::config_file::ConfigSaveError;
-use crate::store::epoch::{Epochs, Parting};
+use crate::store::epoch::Epochs;
 use crate::store::{FlushMode, ReplicateError, StoreError};
 
 /// How long a connection attempt may take.
-const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// Pause after a connection ended.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Pause before a master is looked at again that this log does not fit to.
@@ -45,16 +46,25 @@ const READ_BYTES: usize = 64 << 10;
 
 /// What the actor is told.
 pub enum ReplicaMessage {
-    /// The master serves its log there; `None`: there is no master.
+    /// Follow this master; `None`: there is none.
     Follow {
-        /// `host:port`.
-        ha_address: Option<String>,
+        /// Where it is.
+        master: Option<Leader>,
     },
     /// Follow nobody any more.
     Stop {
         /// Told when the task that followed has ended.
         done: oneshot::Sender<()>,
     },
+}
+
+/// Where a master is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leader {
+    /// It serves its log there, `host:port`.
+    pub ha_address: String,
+    /// It answers requests there, `host:port`, if that is known.
+    pub address: Option<String>,
 }
 
 /// See the module's text.
@@ -79,7 +89,7 @@ pub struct ReplicaHandle {
 #[doc(hidden)]
 pub struct State {
     arguments: ReplicaArguments,
-    followed: Option<String>,
+    followed: Option<Leader>,
     /// Ends the task that follows.
     stop: Arc<AtomicBool>,
     /// Held by the task that follows: the next one begins when it has ended.
@@ -99,10 +109,10 @@ impl ReplicaHandle {
         Ok(ReplicaHandle { actor })
     }
 
-    /// Follows the master that serves its log at `ha_address`; with `None` nobody.
-    pub fn follow(&self, ha_address: Option<String>) {
+    /// Follows this master; with `None` nobody.
+    pub fn follow(&self, master: Option<Leader>) {
         // An actor that is gone follows nobody.
-        let _ = self.actor.cast(ReplicaMessage::Follow { ha_address });
+        let _ = self.actor.cast(ReplicaMessage::Follow { master });
     }
 }
 
@@ -135,8 +145,8 @@ impl Actor for Replica {
         message: Self::Msg,
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        let ha_address = match message {
-            ReplicaMessage::Follow { ha_address } => ha_address,
+        let master = match message {
+            ReplicaMessage::Follow { master } => master,
             ReplicaMessage::Stop { done } => {
                 state.end();
                 state.followed = None;
@@ -149,16 +159,17 @@ impl Actor for Replica {
                 return Ok(());
             }
         };
-        if ha_address == state.followed {
+        if master == state.followed {
             return Ok(());
         }
         state.end();
-        state.followed.clone_from(&ha_address);
+        state.followed.clone_from(&master);
         let ReplicaArguments { ha, writer, broker_id } = &state.arguments;
-        match ha_address {
-            Some(address) => {
+        match master {
+            Some(master) => {
                 let (ha, writer, stop) = (ha.clone(), writer.clone(), Arc::clone(&state.stop));
-                let following = Following { ha, writer, broker_id: *broker_id, address, stop };
+                let damage = MasterDamage::default();
+                let following = Following { ha, writer, broker_id: *broker_id, master, stop, damage };
                 let turn = Arc::clone(&state.turn);
                 ractor::concurrency::spawn(async move {
                     let _turn = turn.lock().await;
@@ -185,7 +196,7 @@ impl State {
 
 /// Why a connection to a master ended.
 #[derive(Debug, thiserror::Error)]
-enum End {
+pub(super) enum End {
     #[error("the master closed the connection")]
     Closed,
     #[error("the master cannot be reached: {0}")]
@@ -207,12 +218,13 @@ enum End {
 }
 
 /// A task that follows one master until it is told to stop.
-struct Following {
-    ha: HaState,
+pub(super) struct Following {
+    pub ha: HaState,
     writer: LogWriterHandle,
     broker_id: u64,
-    address: String,
+    pub master: Leader,
     stop: Arc<AtomicBool>,
+    damage: MasterDamage,
 }
 
 impl Following {
@@ -242,7 +254,12 @@ impl Following {
             }
             let why = end.to_string();
             if why != said {
-                tracing::warn!(master = self.address, why, "this slave does not follow its master; trying on");
+                crate::sometimes!("a slave did not follow its master");
+                tracing::warn!(
+                    master = self.master.ha_address,
+                    why,
+                    "this slave does not follow its master; trying on"
+                );
                 said = why;
             }
             self.tell(state);
@@ -261,7 +278,7 @@ impl Following {
 
     fn tell(&self, state: FollowState) {
         if !self.is_stopped() {
-            self.ha.set_following(Some(self.address.clone()), state);
+            self.ha.set_following(Some(self.master.ha_address.clone()), state);
         }
     }
 
@@ -272,57 +289,25 @@ impl Following {
     /// One connection from its beginning to its end.
     async fn connect(&self, protocol: Protocol) -> Result<(), End> {
         let env = self.ha.env();
-        let stream = match select(env.net.connect(&self.address), env.clock.sleep(CONNECT_LIMIT)).await {
+        let stream = match select(env.net.connect(&self.master.ha_address), env.clock.sleep(CONNECT_LIMIT)).await {
             Either::Left((stream, _)) => stream?,
             Either::Right(_) => return Err(io::Error::from(io::ErrorKind::TimedOut).into()),
         };
         let mut out = Vec::new();
         let follower = Follower::new(protocol, self.broker_id, self.now(), &mut out);
         let mut link = MasterLink { task: self, stream, follower, out, written: 0, seen: 0, log: Vec::new(), protocol };
-        if protocol == Protocol::Switch {
-            let handshake = link.handshake().await?;
-            self.meet(&handshake).await?;
+        let mut may_be_silent = true;
+        match protocol {
+            Protocol::Switch => {
+                let handshake = link.handshake().await?;
+                self.meet(&handshake).await?;
+            }
+            Protocol::Plain => may_be_silent = self.meet_plainly().await?,
         }
-        link.follow().await
+        link.follow(may_be_silent).await
     }
 
-    /// Compares this log with the master's and takes back what the master does not have.
-    async fn meet(&self, master: &MasterHandshake) -> Result<(), End> {
-        let store = self.ha.store();
-        let end = store.end();
-        let epochs = self.ha.epochs();
-        match epochs.parting(end, &master.epochs, master.end) {
-            Parting::At(at) => match self.take_back(Epochs::clone(&epochs), at).await {
-                Err(End::Store(StoreError::Confirmed { confirmed })) => Err(End::Refused(format!(
-                    "the master's log and this one part at {}, and what is here up to {} is confirmed: promote this \
-                     slave, or move its store away to have it copy the master anew",
-                    at.0, confirmed.0
-                ))),
-                taken_back => taken_back,
-            },
-            Parting::Before(start) => Err(End::Refused(format!(
-                "this log ends at {}, and the master has nothing before {}: move this slave's store away to have it copy \
-                 the master anew",
-                end.0, start.0
-            ))),
-            Parting::Foreign => Err(End::Refused(
-                "this log has nothing in common with the master's: it belongs to another broker, or the master lost its \
-                 disk"
-                    .to_owned(),
-            )),
-        }
-    }
-
-    /// Both logs are equal up to `at`, and epochs that begin there have nothing here.
-    async fn take_back(&self, mut epochs: Epochs, at: PhysicalOffset) -> Result<(), End> {
-        if at < self.ha.store().end() {
-            self.operate(Change::Truncate(at)).await?;
-        }
-        epochs.cut(at);
-        Ok(self.ha.save_epochs(epochs).await?)
-    }
-
-    async fn operate(&self, change: Change) -> Result<(), End> {
+    pub(super) async fn operate(&self, change: Change) -> Result<(), End> {
         Ok(self.writer.operate(change).await.ok_or(End::Stopped)??)
     }
 
@@ -357,7 +342,8 @@ impl MasterLink<'_> {
         }
     }
 
-    async fn follow(&mut self) -> Result<(), End> {
+    /// Follows until something ends it. A plain master may send nothing for long only if it `may_be_silent`.
+    async fn follow(&mut self, may_be_silent: bool) -> Result<(), End> {
         let (task, now) = (self.task, self.task.now());
         let store = task.ha.store();
         let mut end = store.end().0;
@@ -370,7 +356,7 @@ impl MasterLink<'_> {
         task.tell(FollowState::Following);
         while !task.is_stopped() {
             self.append().await?;
-            let waits_for_first = self.protocol == Protocol::Plain && store.end().0 == 0;
+            let waits_for_first = store.end() == store.min() && !may_be_silent;
             if waits_for_first && task.now().since(now) > FIRST_BYTES_MS {
                 return Err(End::Refused(
                     "the master sends nothing from the beginning of its log: it is empty, or its oldest files have \
@@ -419,11 +405,34 @@ impl MasterLink<'_> {
             let replicated = task.writer.replicate(at, bytes, confirmed).await;
             let replicated = replicated.ok_or(End::Stopped)?;
             self.log = replicated.rest;
-            replicated.result?;
+            match replicated.result {
+                Err(ReplicateError::Damaged { at: damaged, what }) => {
+                    self.log.drain(..(damaged.0 - at.0) as usize);
+                    if !task.damage.lasts(damaged, &self.log, task.now()) {
+                        return Err(ReplicateError::Damaged { at: damaged, what }.into());
+                    }
+                    self.take_damaged(damaged).await?;
+                }
+                result => result?,
+            }
             if self.log.len() > RECORD_BYTES_MAX {
                 return Err(End::TooLarge);
             }
         }
+    }
+
+    /// Takes what the master has at `at` as it is, up to the next record, if that is here already.
+    async fn take_damaged(&mut self, at: PhysicalOffset) -> Result<(), End> {
+        let segment_size = self.task.ha.store().options().segment_size;
+        let in_file = segment_size - at.0 % segment_size;
+        let Some(len) = next_record(&self.log, at.0, in_file) else { return Ok(()) };
+        tracing::error!(
+            position = at.0,
+            bytes = len,
+            "the master's log is damaged, and nobody has mended it: this slave has the same damage now; what was there is lost"
+        );
+        let bytes = self.log.drain(..len).collect();
+        self.task.operate(Change::TakeDamaged { at, bytes }).await
     }
 
     /// Writes what is to be written and waits for something to happen.
@@ -448,17 +457,22 @@ impl MasterLink<'_> {
             self.out.clear();
             self.written = 0;
         }
-        let mut ready = false;
-        let mut bytes = [0; READ_BYTES];
-        match self.stream.poll_read(cx, &mut bytes) {
-            Poll::Ready(Ok(0)) => return Poll::Ready(Err(End::Closed)),
-            Poll::Ready(Ok(read)) => {
-                self.follower.on_bytes(&bytes[..read], self.task.now());
-                ready = true;
+        let mut came = 0;
+        // What is appended at once is gathered first: each append is a message there and one back.
+        while came < APPENDED_BYTES {
+            match self.stream.poll_read(cx, self.follower.room(READ_BYTES)) {
+                Poll::Ready(Ok(read @ 1..)) => {
+                    self.follower.on_read(read, self.task.now());
+                    came += read;
+                }
+                // What came before the end counts; the end is there the next time, too.
+                _ if came > 0 => break,
+                Poll::Ready(Ok(_)) => return Poll::Ready(Err(End::Closed)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                Poll::Pending => break,
             }
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
-            Poll::Pending => {}
         }
+        let mut ready = came > 0;
         // A sync that has ended is news for the master.
         ready |= self.task.ha.signal().poll_changed(&mut self.seen, cx).is_ready();
         ready |= timer.poll_unpin(cx).is_ready();

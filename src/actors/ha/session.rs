@@ -49,6 +49,8 @@ pub(super) struct Session {
     pub link: Link,
     /// Reports that were looked at.
     pub reports: u64,
+    /// The record at which it begins was looked at.
+    pub looked: bool,
     /// Who it is, once it is known to be a slave.
     pub slave: Option<SlaveId>,
     pub out: Vec<u8>,
@@ -90,6 +92,10 @@ impl Session {
         self.out.clear();
         self.written = 0;
         let epochs = self.ha.epochs();
+        // One that comes again and again cannot take what is there.
+        if let Some(begins) = self.link.begins_at().filter(|_| !std::mem::replace(&mut self.looked, true)) {
+            self.ha.store().look_at(PhysicalOffset(begins));
+        }
         while self.out.len() < GATHERED_BYTES {
             let Some(batch) = self.link.next(now, &self.ha, &epochs, &mut self.out)? else { break };
             let at = PhysicalOffset(batch.at);

@@ -146,6 +146,32 @@ impl HaState {
         Ok(())
     }
 
+    /// The last epoch never was: nothing has been written in it.
+    ///
+    /// # Errors
+    /// What the disk said; the epochs are as before.
+    pub async fn withdraw_epoch(&self) -> Result<(), ConfigSaveError> {
+        let mut file = self.0.file.lock().await;
+        let mut epochs = file.epochs().clone();
+        epochs.withdraw();
+        file.save(epochs).await?;
+        *lock(&self.0.epochs) = Arc::new(file.epochs().clone());
+        Ok(())
+    }
+
+    /// Forgets epochs of which nothing is left in the log.
+    ///
+    /// # Errors
+    /// What the disk said; the epochs are as before.
+    pub async fn trim_epochs(&self) -> Result<(), ConfigSaveError> {
+        let mut file = self.0.file.lock().await;
+        let mut epochs = file.epochs().clone();
+        epochs.trim(self.0.store.min());
+        file.save(epochs).await?;
+        *lock(&self.0.epochs) = Arc::new(file.epochs().clone());
+        Ok(())
+    }
+
     /// How a slave stands to its master is news.
     pub(super) fn set_following(&self, master: Option<String>, state: FollowState) {
         let mut following = lock(&self.0.following);

@@ -28,12 +28,19 @@ pub struct Replicated {
 }
 
 /// A change of the log that is no growth.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Change {
     /// There is no log, or all of it has expired on the master, whose oldest file begins here.
     BeginAnew(PhysicalOffset),
     /// The log ends here; nothing confirmed may lie above.
     Truncate(PhysicalOffset),
+    /// The master has these bytes where the log ends, and they are no record: it is damaged there.
+    TakeDamaged {
+        /// Where the log ends.
+        at: PhysicalOffset,
+        /// What stands there.
+        bytes: Vec<u8>,
+    },
 }
 
 /// A change and who waits for it.
@@ -92,6 +99,7 @@ impl State {
         let result = match change {
             Change::BeginAnew(base) => writer.begin_anew(base).await,
             Change::Truncate(end) => writer.truncate(end).await,
+            Change::TakeDamaged { at, bytes } => writer.take_damaged(at, &bytes).await,
         };
         let _ = reply.send(result);
     }

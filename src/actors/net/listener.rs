@@ -199,6 +199,7 @@ impl<S: Service> Actor for ListenerActor<S> {
             ListenerMessage::Ended { id, peer, malformed } => {
                 state.sessions.remove(&id);
                 if let Some(Malformed { kind, what }) = malformed {
+                    crate::sometimes!("a peer sent what is no frame");
                     if let Some(Pass { held_back }) = state.said.pass(kind, now(&state.env)) {
                         tracing::warn!(%peer, what, held_back, "closed a connection: malformed input");
                     }
@@ -305,6 +306,7 @@ async fn accept(env: Env, mut listener: Box<dyn Listener>, to: ActorRef<Listener
                 }
             }
             Err(error) => {
+                crate::sometimes!("a connection was not accepted");
                 if let Some(Pass { held_back }) = said.pass(error.kind(), now(&env)) {
                     tracing::warn!(%error, held_back, "a connection was not accepted");
                 }

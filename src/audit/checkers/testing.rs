@@ -68,6 +68,11 @@ pub(in crate::audit) fn parse(text: &str) -> Vec<Timed> {
             "committed!" => Event::Decided(number(1), true),
             "rolledback" => Event::Decided(number(1), false),
             "aside" => Event::KeptAside(number(1)),
+            "write" => Event::Writing(number(1), words[2].into(), words[3].parse().ok()),
+            "wrote" => Event::Wrote(number(1), true),
+            "refused!" => Event::Wrote(number(1), false),
+            "read" => Event::Reading(number(1), words[2].into()),
+            "told" => Event::Read(number(1), words[2].parse().ok()),
             "healed" => Event::Healed,
             other => panic!("no event is called {other}"),
         };

@@ -9,6 +9,7 @@ pub mod progress;
 pub mod queues;
 pub mod runtime;
 pub mod statistics;
+pub mod timers;
 pub mod topics;
 
 use crate::proto::body;

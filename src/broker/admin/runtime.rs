@@ -39,6 +39,30 @@ pub struct DelayProgress {
     pub max: u64,
 }
 
+/// How replication stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Copies<'a> {
+    /// Nodes that have to hold a message before it is answered with success, this one included.
+    pub needed: usize,
+    /// Nodes in sync, this one included.
+    pub in_sync: usize,
+    /// Who copies this broker's log.
+    pub slaves: &'a [Copy],
+}
+
+/// A slave as its master sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// Its broker id, or its machine if it says none.
+    pub name: String,
+    /// Bytes of the log that it lacks, once it has said how far it is.
+    pub behind: Option<u64>,
+    /// For how long it has lacked any, in milliseconds.
+    pub behind_ms: u64,
+    /// Whether it counts for what is replicated.
+    pub in_sync: bool,
+}
+
 /// What the runtime information is made of beside the store and the statistics.
 #[derive(Clone, Copy, Debug)]
 pub struct RuntimeFacts<'a> {
@@ -54,10 +78,25 @@ pub struct RuntimeFacts<'a> {
     pub delays: &'a [DelayProgress],
     /// Pulls that wait for messages.
     pub parked_pulls: usize,
+    /// How replication stands, at a master.
+    pub copies: Option<Copies<'a>>,
+    /// How far the timer is.
+    pub timer: TimerFacts,
+}
+
+/// How far the timer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimerFacts {
+    /// Seconds that it is late with what waits.
+    pub seconds_behind: i64,
+    /// Messages with a time that it has not taken in.
+    pub not_taken_in: u64,
+    /// Messages that it is delivering.
+    pub under_way: u64,
 }
 
 /// 28: every key that tools read without looking whether it is there. What this broker does not have (thread pools, a page
-/// cache lock, a timer) is 0.
+/// cache lock) is 0.
 pub fn runtime_info(facts: &RuntimeFacts<'_>, store: &Store, statistics: &Statistics) -> Answer {
     let mut table = Table::default();
     table.identity(facts);
@@ -67,9 +106,8 @@ pub fn runtime_info(facts: &RuntimeFacts<'_>, store: &Store, statistics: &Statis
     table.store(facts, store);
     table.delays(facts.delays);
     table.queues(facts);
-    for key in ["timerReadBehind", "timerOffsetBehind", "timerCongestNum", "timerEnqueueTps", "timerDequeueTps"] {
-        table.put(key, 0);
-    }
+    table.copies(facts.copies);
+    table.timer(facts.timer, statistics);
     Ok(json(&KvTable { table: table.0 }))
 }
 
@@ -151,6 +189,29 @@ impl Table {
     fn delays(&mut self, delays: &[DelayProgress]) {
         for DelayProgress { level, delivered, max } in delays {
             self.put(format!("scheduleMessageOffset_{level}"), format!("{delivered},{max}"));
+        }
+    }
+
+    /// Our own keys: RocketMQ tells of slaves only when asked with GET_BROKER_HA_STATUS (907).
+    fn copies(&mut self, copies: Option<Copies<'_>>) {
+        let Some(Copies { needed, in_sync, slaves }) = copies else { return };
+        self.put("haNodesNeeded", needed);
+        self.put("haNodesInSync", in_sync);
+        for Copy { name, behind, behind_ms, in_sync } in slaves {
+            self.put(format!("haSlaveInSync_{name}"), in_sync);
+            self.put(format!("haSlaveLagBytes_{name}"), behind.map_or(-1, |behind| behind as i64));
+            self.put(format!("haSlaveLagSeconds_{name}"), format!("{:?}", *behind_ms as f64 / 1000.0));
+        }
+    }
+
+    fn timer(&mut self, timer: TimerFacts, statistics: &Statistics) {
+        let rates = statistics.rates();
+        self.put("timerReadBehind", timer.seconds_behind);
+        self.put("timerOffsetBehind", timer.not_taken_in);
+        self.put("timerCongestNum", timer.under_way);
+        for (key, rate) in [("timerEnqueueTps", rates.timed_in), ("timerDequeueTps", rates.timed_out)] {
+            let [last_seconds, ..] = rate.0;
+            self.put(key, format!("{last_seconds:?}"));
         }
     }
 

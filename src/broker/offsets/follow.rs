@@ -45,7 +45,8 @@ impl OffsetTable {
             let Some((topic, group)) = Wrapper::split_key(key) else { continue };
             for (queue_id, offset) in queues {
                 if let Some(position) = self.position(group, (topic, *queue_id), out) {
-                    changed |= position.follow(*offset, now);
+                    let target = master.reset_table.get(key).and_then(|queues| queues.get(queue_id));
+                    changed |= position.follow_reset(target.copied()) || position.follow(*offset, now);
                 }
             }
         }
@@ -80,9 +81,13 @@ impl OffsetTable {
         lowered
     }
 
-    /// The master is away: what groups commit here from now on is kept until it comes back.
-    pub fn master_is_away(&mut self) {
-        self.following.hears = false;
+    /// The master is away: what groups commit here from now on is kept until it comes back, and so is what is kept now: it
+    /// may not have had the time to hear of it.
+    pub fn master_is_away(&mut self, now: Millis) {
+        if std::mem::replace(&mut self.following.hears, false) {
+            let positions = self.groups.values_mut().flat_map(BTreeMap::values_mut).flat_map(BTreeMap::values_mut);
+            positions.for_each(|position| position.keep_on(now));
+        }
     }
 
     /// Whether a slave can tell that a group has no offset: not before its master has told it any, or a file.
@@ -124,7 +129,8 @@ impl OffsetTable {
             for (queue_id, offset) in queues {
                 let offset = (*offset).min(end_of(topic, *queue_id));
                 let Some(position) = self.position(group, (topic, *queue_id), out) else { continue };
-                if position.committed().is_none_or(|own| own < offset) {
+                // What was committed at a slave is from before a reset that the group has not taken up.
+                if position.pending_reset().is_none() && position.committed().is_none_or(|own| own < offset) {
                     position.follow(offset, Millis(i64::MAX));
                     moved += 1;
                 }
@@ -198,7 +204,7 @@ mod tests {
     fn what_groups_committed_here_stays_until_the_master_knows() {
         let mut slave = slave(&[("g", 100)]);
         follow(&mut slave, &[("g", 100)], true, NOW);
-        slave.master_is_away();
+        slave.master_is_away(NOW);
         commit(&mut slave, "g", 200, NOW);
         let hour = NOW.plus(3_600_000);
         assert_eq!(slave.kept(hour).offset_table, table(&[("g", 200)]).offset_table);
@@ -210,6 +216,25 @@ mod tests {
         assert_eq!(at(&slave, "g"), Some(210));
         follow(&mut slave, &[("g", 150)], false, hour.plus(KEEP_MS - 1));
         assert_eq!(at(&slave, "g"), Some(150), "the master had it, and was reset");
+    }
+
+    /// It was back for a moment only, and nobody told it.
+    #[test]
+    fn what_is_kept_is_kept_over_the_next_absence() {
+        let mut slave = slave(&[("g", 100)]);
+        follow(&mut slave, &[("g", 100)], true, NOW);
+        slave.master_is_away(NOW);
+        commit(&mut slave, "g", 200, NOW);
+        follow(&mut slave, &[("g", 100)], true, NOW);
+        let (soon, hour) = (NOW.plus(5_000), NOW.plus(3_600_000));
+        slave.master_is_away(soon);
+        slave.master_is_away(hour);
+        assert_eq!(slave.kept(hour).offset_table, table(&[("g", 200)]).offset_table);
+        follow(&mut slave, &[("g", 100)], true, hour);
+        follow(&mut slave, &[("g", 100)], false, hour.plus(KEEP_MS));
+        slave.master_is_away(hour.plus(KEEP_MS));
+        assert_eq!(at(&slave, "g"), Some(100), "but no longer than a master that is there wants it");
+        assert!(slave.kept(hour.plus(KEEP_MS)).offset_table.is_empty());
     }
 
     #[test]

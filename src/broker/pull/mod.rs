@@ -86,6 +86,13 @@ impl PullRequest<'_> {
         self.sys_flag & flag::SUSPEND != 0
     }
 
+    /// The expression that comes with the request and is to be used, and its version.
+    pub fn own_expression(&self) -> Option<(ExpressionType, &str, i64)> {
+        let kind = || ExpressionType::of_name(self.expression_type);
+        let comes = self.sys_flag & flag::SUBSCRIPTION != 0;
+        comes.then(|| (kind(), self.subscription.unwrap_or_default(), self.sub_version))
+    }
+
     /// Whether the request's offset is to be committed.
     pub fn commits(&self) -> bool {
         self.sys_flag & flag::COMMIT_OFFSET != 0
@@ -127,10 +134,9 @@ pub fn check(
             peer: request.peer.to_string(),
         });
     }
-    if request.sys_flag & flag::SUBSCRIPTION != 0 {
-        let kind = ExpressionType::of_name(request.expression_type);
+    if let Some((kind, expression, _)) = request.own_expression() {
         check_language(rules, &kind)?;
-        return expressions.filter(kind, request.subscription.unwrap_or_default());
+        return expressions.filter(kind, expression);
     }
     registered_filter(rules, request, group, registered)
 }

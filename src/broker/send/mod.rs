@@ -123,6 +123,7 @@ impl SendRules {
         }
         let half = self.is_half(request, &found)?;
         self.check_body(request.body)?;
+        self.check_properties(request.properties)?;
         let mut plan = SendPlan {
             target: Target::Asked { topic: request.topic, queue_id },
             reply_queue_id: queue_id,
@@ -176,6 +177,7 @@ impl SendRules {
             return Err(self.illegal());
         }
         self.check_body(request.body)?;
+        self.check_properties(request.properties)?;
         // What is the batch's own, and what the broker stamps.
         let own = [properties::UNIQ_KEY, properties::POP_CHECK_POINT, properties::DELAY];
         let stamped = [properties::MSG_REGION, properties::TRACE_ON, properties::CLUSTER];
@@ -205,6 +207,14 @@ impl SendRules {
     /// The refusal of a message or property text that is too long, empty, or both.
     pub fn illegal(&self) -> BrokerError {
         BrokerError::MessageIllegal { body_bytes_max: self.body_bytes_max }
+    }
+
+    /// Whether properties may be stored: recovery takes zeros in them for a part of a record that was never written.
+    pub fn check_properties(&self, properties: &str) -> Result<(), BrokerError> {
+        match properties.as_bytes().contains(&0) {
+            true => Err(self.illegal()),
+            false => Ok(()),
+        }
     }
 
     /// Whether a body may be stored: RocketMQ fails on an empty one with a null pointer.

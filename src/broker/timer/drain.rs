@@ -168,6 +168,11 @@ impl Drain {
         self.item(at)?.on_failed(now)
     }
 
+    /// Units that are in memory and not done.
+    pub fn under_way(&self) -> u64 {
+        self.units.range(self.done_prefix..).filter(|item| item.state != ItemState::Done).count() as u64
+    }
+
     /// Whether a unit is not done that is put again.
     pub fn has_rolls(&self, slot: &Slot) -> bool {
         let mut undone = self.units.range(self.done_prefix..).filter(|item| item.state != ItemState::Done);

@@ -164,6 +164,16 @@ impl<L: UnitLog> Timer<L> {
         self.pending
     }
 
+    /// The first second that somebody waits for.
+    pub fn first(&self) -> Option<i64> {
+        self.wheel.slots.keys().next().copied()
+    }
+
+    /// Messages that are being delivered.
+    pub fn under_way(&self) -> u64 {
+        self.draining.values().map(Drain::under_way).sum()
+    }
+
     /// How many messages are to be taken back in each second that waits.
     pub fn recalls(&self) -> impl Iterator<Item = (i64, u32)> + '_ {
         self.wheel.slots.iter().filter(|(_, slot)| slot.recalls > 0).map(|(second, slot)| (*second, slot.recalls))

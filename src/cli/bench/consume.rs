@@ -19,7 +19,8 @@ pub enum AtEnd {
 /// Pulls over all links, in turn for each of the groups that the templates are of.
 pub struct Consume {
     groups: Vec<Template>,
-    queues: u32,
+    /// Where reading begins in each queue.
+    starts: Vec<u64>,
     at_end: AtEnd,
     limit: u64,
     started: bool,
@@ -33,11 +34,11 @@ pub struct Consume {
 }
 
 impl Consume {
-    /// Reads `queues` queues until `limit` messages have come.
-    pub fn new(groups: Vec<Template>, queues: u32, at_end: AtEnd, limit: Option<u64>) -> Consume {
+    /// Reads queues, one for each of `starts` and from there on, until `limit` messages have come.
+    pub fn new(groups: Vec<Template>, starts: Vec<u64>, at_end: AtEnd, limit: Option<u64>) -> Consume {
         Consume {
             groups,
-            queues: queues.max(1),
+            starts,
             at_end,
             limit: limit.unwrap_or(u64::MAX),
             started: false,
@@ -48,10 +49,19 @@ impl Consume {
         }
     }
 
+    /// The queue that a slot reads.
+    fn queue(&self, slot: u32) -> u32 {
+        slot % self.starts.len().max(1) as u32
+    }
+
+    fn start(&self, slot: u32) -> u64 {
+        self.starts.get(self.queue(slot) as usize).copied().unwrap_or_default()
+    }
+
     fn pull(&mut self, number: usize, link: &mut Link, now: u64) {
         let Some(slot) = link.take(now) else { return };
         let offset = self.places[number][slot as usize];
-        let numbers = Numbers { slot, queue: slot % self.queues, key: 0, offset };
+        let numbers = Numbers { slot, queue: self.queue(slot), key: 0, offset };
         self.groups[number % self.groups.len()].write(link.out(), numbers);
     }
 }
@@ -61,7 +71,7 @@ impl Load for Consume {
         if !std::mem::replace(&mut self.started, true) {
             for (number, link) in links.iter_mut().enumerate() {
                 let slots = link.free();
-                self.places.push(vec![0; slots]);
+                self.places.push((0..slots as u32).map(|slot| self.start(slot)).collect());
                 self.reading += slots;
                 (0..slots).for_each(|_| self.pull(number, link, now));
             }
@@ -80,6 +90,7 @@ impl Load for Consume {
             return Ok(());
         }
         let next = answer.field("nextBeginOffset").unwrap_or_default().max(0) as u64;
+        let start = self.start(answer.slot);
         let place = &mut self.places[number][answer.slot as usize];
         match answer.code {
             response::SUCCESS => {
@@ -90,7 +101,7 @@ impl Load for Consume {
                 self.measured.latency.record(now.saturating_sub(since), records);
             }
             response::PULL_NOT_FOUND if self.at_end == AtEnd::Wait => {}
-            response::PULL_NOT_FOUND if self.at_end == AtEnd::Again && *place > 0 => *place = 0,
+            response::PULL_NOT_FOUND if self.at_end == AtEnd::Again && *place > start => *place = start,
             response::PULL_RETRY_IMMEDIATELY | response::PULL_OFFSET_MOVED => *place = next,
             response::PULL_NOT_FOUND => {
                 self.reading -= 1;

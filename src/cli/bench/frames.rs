@@ -1,7 +1,7 @@
 //! Requests encoded once and patched in place, and the few things the bench wants to know of answers. A client that
 //! parses and prints JSON for each message would measure itself.
 
-use crate::proto::remoting::requests::{PullHeader, SendHeader, SendNames};
+use crate::proto::remoting::requests::{PullHeader, SendHeader, SendNames, UpdateAndCreateTopic};
 use crate::proto::remoting::{request, Command, Serialization, Text};
 
 /// Ten digits, so that a patched number has always the same width.
@@ -102,6 +102,25 @@ impl Template {
         let mut command = Command::request(request::PULL_MESSAGE).with_ext(&header);
         command.ext.push(("bname".to_owned(), broker.to_owned()));
         Template::new(command, "queueId", messages, 0)
+    }
+
+    /// An UPDATE_AND_CREATE_TOPIC with `queues` queues.
+    pub fn create_topic(topic: &str, queues: u32) -> Template {
+        let header = UpdateAndCreateTopic {
+            topic: topic.into(),
+            default_topic: Some("TBW102".into()),
+            read_queue_nums: queues as i32,
+            write_queue_nums: queues as i32,
+            perm: 6,
+            topic_filter_type: Some("SINGLE_TAG".into()),
+            topic_sys_flag: 0,
+            order: false,
+            attributes: None,
+            force: false,
+        };
+        // The last digit of a field that nobody reads takes the number of the queue that others name.
+        let command = Command::request(request::UPDATE_AND_CREATE_TOPIC).with_ext(&header);
+        Template::new(command, "topicSysFlag", 1, 0)
     }
 
     fn new(mut command: Command, queue: &str, messages: u32, payload: u64) -> Template {

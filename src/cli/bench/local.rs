@@ -42,27 +42,59 @@ impl Ground {
     }
 }
 
-/// A running child and its folder; both go when it is dropped.
+/// The data of servers, which goes with the last who uses it unless somebody wants to keep it.
+pub struct DataFolder {
+    path: PathBuf,
+    disk: Arc<dyn Disk>,
+    keep: bool,
+}
+
+impl DataFolder {
+    /// A new one, which goes.
+    pub fn temporary(ground: &Ground, kind: &str) -> Result<Arc<DataFolder>> {
+        DataFolder::make(ground, ground.folder(kind), false)
+    }
+
+    /// The user's, which stays.
+    pub fn kept(ground: &Ground, path: PathBuf) -> Result<Arc<DataFolder>> {
+        DataFolder::make(ground, path, true)
+    }
+
+    fn make(ground: &Ground, path: PathBuf, keep: bool) -> Result<Arc<DataFolder>> {
+        let disk = Arc::clone(&ground.env.disk);
+        disk.create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Arc::new(DataFolder { path, disk, keep }))
+    }
+}
+
+impl Drop for DataFolder {
+    fn drop(&mut self) {
+        if !self.keep {
+            // A folder that stays behind is the user's to remove; there is nobody to tell.
+            let _ = self.disk.remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// A running child, which ends when it is dropped, and its folder.
 struct Running {
     child: Child,
-    folder: PathBuf,
-    disk: Arc<dyn Disk>,
+    folder: Arc<DataFolder>,
 }
 
 impl Running {
     /// Starts this binary with `arguments` and waits for the line that `is_ready` takes something out of.
     fn start<T>(
         ground: &Ground,
-        folder: PathBuf,
+        folder: Arc<DataFolder>,
         arguments: &[String],
         is_ready: impl Fn(&str) -> Option<T>,
     ) -> Result<(Running, T)> {
-        ground.env.disk.create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let program = std::env::current_exe().context("this program's own file is not known")?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).env("METAQ_LOG", "error");
         let child = process::spawn(&mut command).context("cannot start a server")?;
-        let mut running = Running { child, folder, disk: Arc::clone(&ground.env.disk) };
+        let mut running = Running { child, folder };
         ground.settle(&running.child)?;
         let output = running.child.stdout.take().context("the server has no output")?;
         for line in BufReader::new(output).lines() {
@@ -78,8 +110,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         process::terminate(&self.child);
         let _ = self.child.wait();
-        // A folder that stays behind is the user's to remove; there is nobody to tell.
-        let _ = self.disk.remove_dir_all(&self.folder);
     }
 }
 
@@ -87,27 +117,32 @@ impl Drop for Running {
 pub struct PrivateBroker {
     running: Running,
     nameserver: SocketAddr,
+    address: SocketAddr,
     /// From its start to the line that says it is ready.
     pub ready_after: Duration,
 }
 
 impl PrivateBroker {
-    /// Starts one.
+    /// Starts one with nothing stored.
     pub fn start(ground: &Ground, settings: &[String]) -> Result<PrivateBroker> {
+        PrivateBroker::start_in(ground, &DataFolder::temporary(ground, "broker")?, settings)
+    }
+
+    /// Starts one on the data of another that has ended.
+    pub fn start_in(ground: &Ground, folder: &Arc<DataFolder>, settings: &[String]) -> Result<PrivateBroker> {
         let started = ground.env.clock.monotonic();
         let (nameserver, broker) = (free_address()?, free_address()?);
-        let folder = ground.folder("broker");
         let mut arguments = ["up", "--data"].map(str::to_owned).to_vec();
-        arguments.push(folder.display().to_string());
+        arguments.push(folder.path.display().to_string());
         arguments.extend(["--nameserver".to_owned(), nameserver.to_string()]);
         arguments.extend(["--broker".to_owned(), broker.to_string()]);
         for setting in ground.settings.iter().chain(settings) {
             arguments.extend(["--set".to_owned(), setting.clone()]);
         }
         let is_ready = |line: &str| line.starts_with("ready").then_some(());
-        let (running, ()) = Running::start(ground, folder, &arguments, is_ready)?;
+        let (running, ()) = Running::start(ground, Arc::clone(folder), &arguments, is_ready)?;
         let ready_after = ground.env.clock.monotonic() - started;
-        Ok(PrivateBroker { running, nameserver, ready_after })
+        Ok(PrivateBroker { running, nameserver, address: broker, ready_after })
     }
 
     /// Where clients find it.
@@ -120,10 +155,77 @@ impl PrivateBroker {
         self.running.child.id()
     }
 
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where its log's files are.
+    pub fn log(&self) -> PathBuf {
+        self.running.folder.path.join("commitlog")
+    }
+
+    /// Ends it as a crash of its process would.
+    pub fn kill(mut self) -> Result<()> {
+        self.running.child.kill().context("cannot kill the broker")
+    }
+
     /// It and a topic, which is made.
     pub fn target(&self, clock: &Arc<dyn Clock>, topic: &str) -> Result<Target> {
         let target = Target::find(clock, &self.nameserver(), topic, true)?;
         Ok(Target { process: Some(self.process()), ..target })
+    }
+}
+
+/// A slave of a broker of our own.
+pub struct PrivateSlave {
+    running: Running,
+    address: SocketAddr,
+}
+
+impl PrivateSlave {
+    /// Starts one, with an empty folder.
+    pub fn start(ground: &Ground, master: &PrivateBroker) -> Result<PrivateSlave> {
+        let (address, folder) = (free_address()?, DataFolder::temporary(ground, "slave")?);
+        let mut arguments = vec!["broker".to_owned(), "-n".to_owned(), master.nameserver()];
+        arguments.extend(["--listen".to_owned(), address.to_string()]);
+        arguments.extend(["--data".to_owned(), folder.path.display().to_string()]);
+        arguments.extend(["--broker-id", "1", "--set", "brokerName=broker-a"].map(str::to_owned));
+        for setting in &ground.settings {
+            arguments.extend(["--set".to_owned(), setting.clone()]);
+        }
+        let is_ready = |line: &str| line.starts_with("ready").then_some(());
+        let (running, ()) = Running::start(ground, folder, &arguments, is_ready)?;
+        Ok(PrivateSlave { running, address })
+    }
+
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its process.
+    pub fn process(&self) -> u32 {
+        self.running.child.id()
+    }
+}
+
+/// A process that writes into a file what it gets.
+pub struct Sink {
+    _running: Running,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Sink {
+    /// Starts one that takes so many bytes at a time.
+    pub fn start(ground: &Ground, bytes: u64) -> Result<Sink> {
+        let folder = DataFolder::temporary(ground, "copy")?;
+        let file = folder.path.join("copy").display().to_string();
+        let arguments = ["bench", "copy-sink", "--to", &file, "--bytes", &bytes.to_string()].map(str::to_owned);
+        let listens = |line: &str| line.strip_prefix("copy ").map(str::to_owned);
+        let (running, address) = Running::start(ground, folder, &arguments, listens)?;
+        Ok(Sink { _running: running, address: resolve(&address)? })
     }
 }
 
@@ -137,8 +239,8 @@ pub struct Probe {
 impl Probe {
     /// Starts one with a log of `bytes` bytes.
     pub fn start(ground: &Ground, bytes: u64) -> Result<Probe> {
-        let folder = ground.folder("probe");
-        let log: &Path = &folder.join("log");
+        let folder = DataFolder::temporary(ground, "probe")?;
+        let log: &Path = &folder.path.join("log");
         let arguments = ["bench", "probe-server", "--log", &log.display().to_string(), "--bytes", &bytes.to_string()];
         let addresses = |line: &str| {
             let mut words = line.split_whitespace();

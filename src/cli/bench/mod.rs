@@ -4,10 +4,13 @@
 //! [`probe`] shows what the machine gives at most, [`ceiling`] puts a broker beside it, [`table`] does so for all that
 //! has a goal.
 
+mod backlog;
 mod ballast;
+mod beside;
 mod ceiling;
 mod client;
 mod consume;
+mod copy;
 mod frames;
 mod histogram;
 mod library;
@@ -15,6 +18,9 @@ mod local;
 mod measured;
 mod probe;
 mod produce;
+mod queues;
+mod replication;
+mod restart;
 mod roundtrip;
 mod table;
 mod target;
@@ -94,6 +100,10 @@ enum BenchCommand {
     },
     /// Send transactions: half message and commit, of a cluster that runs
     Transactions(transactions::TransactionsArgs),
+    /// Fill a private broker with very many messages; measure it beside one with few, and its restart
+    Backlog(backlog::BacklogArgs),
+    /// Make very many topics on a private broker; measure sends to all beside sends to one, memory, and its restart
+    Queues(queues::QueuesArgs),
     /// Measure what the client library costs: CPU time a message, beside a loop that does as little as can be
     Client {
         #[command(flatten)]
@@ -107,8 +117,12 @@ enum BenchCommand {
         #[arg(long, value_name = "NAME")]
         only: Option<String>,
     },
+    /// Measure replication on private servers, beside a plain copy over TCP and the loopback's round trip
+    Replication(replication::ReplicationArgs),
     #[command(hide = true)]
     ProbeServer(probe::ProbeArgs),
+    #[command(hide = true)]
+    CopySink(copy::SinkArgs),
 }
 
 #[derive(Debug, Args)]
@@ -247,6 +261,9 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     if let BenchCommand::ProbeServer(args) = &args.command {
         match probe::serve(args)? {}
     }
+    if let BenchCommand::CopySink(args) = &args.command {
+        match copy::serve(args)? {}
+    }
     process::catch_interrupts();
     let bench = Bench { clock: Arc::clone(&real::env().clock) };
     match args.command {
@@ -313,6 +330,8 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
             }
         }
         BenchCommand::Transactions(args) => return transactions::run(args),
+        BenchCommand::Backlog(args) => return backlog::run(&bench, args),
+        BenchCommand::Queues(args) => return queues::run(&bench, args),
         BenchCommand::Ceiling { common, only } => {
             let ground = common.ground()?;
             let extent = Extent { messages: Some(common.messages.unwrap_or(600_000)), ..common.extent(1.5) };
@@ -330,7 +349,8 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
                 say!("{value}");
             }
         }
-        BenchCommand::ProbeServer(_) => {}
+        BenchCommand::Replication(args) => replication::run(&bench, &args)?,
+        BenchCommand::ProbeServer(_) | BenchCommand::CopySink(_) => {}
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,9 +7,12 @@ use super::frames::{Answer, Numbers, Template};
 use super::measured::Measured;
 use crate::proto::remoting::{request, response};
 
-/// Sends one request again and again over all links.
+/// Sends the same requests again and again over all links.
 pub struct Produce {
-    template: Template,
+    /// One for each topic, all of as many messages and bytes.
+    templates: Vec<Template>,
+    messages_each: u32,
+    payload_each: u64,
     queues: u32,
     pace: Option<Pace>,
     /// Messages after which it is done.
@@ -18,6 +21,7 @@ pub struct Produce {
     stopped: bool,
     next_key: u64,
     next_queue: u32,
+    next_template: usize,
     next_link: usize,
     /// What has been measured so far.
     pub measured: Measured,
@@ -38,13 +42,16 @@ impl Pace {
 }
 
 impl Produce {
-    /// Sends `template` to `queues` queues in turn, `rate` messages a second if one is given, until `limit` messages
-    /// are acknowledged.
-    pub fn new(template: Template, queues: u32, rate: Option<f64>, limit: Option<u64>) -> Produce {
-        let nanos_each = |rate: f64| 1e9 * f64::from(template.messages) / rate;
+    /// Sends `templates` in turn, each to its topic's `queues` queues in turn, `rate` messages a second if one is given,
+    /// until `limit` messages are acknowledged.
+    pub fn new(templates: Vec<Template>, queues: u32, rate: Option<f64>, limit: Option<u64>) -> Produce {
+        let (messages_each, payload_each) = templates.first().map_or((1, 0), |first| (first.messages, first.payload));
+        let nanos_each = |rate: f64| 1e9 * f64::from(messages_each) / rate;
         let pace = rate.map(|rate| Pace { nanos_each: nanos_each(rate), first: None, sent: 0 });
         Produce {
-            template,
+            templates,
+            messages_each,
+            payload_each,
             queues: queues.max(1),
             pace,
             limit: limit.unwrap_or(u64::MAX),
@@ -52,6 +59,7 @@ impl Produce {
             stopped: false,
             next_key: 0,
             next_queue: 0,
+            next_template: 0,
             next_link: 0,
             measured: Measured::default(),
         }
@@ -60,9 +68,12 @@ impl Produce {
     fn send(&mut self, link: &mut Link, since: u64) -> bool {
         let Some(slot) = link.take(since) else { return false };
         let numbers = Numbers { slot, queue: self.next_queue, key: self.next_key, offset: 0 };
-        self.template.write(link.out(), numbers);
-        self.next_queue = (self.next_queue + 1) % self.queues;
-        self.next_key += u64::from(self.template.messages) + 1;
+        self.templates[self.next_template].write(link.out(), numbers);
+        self.next_template = (self.next_template + 1) % self.templates.len();
+        if self.next_template == 0 {
+            self.next_queue = (self.next_queue + 1) % self.queues;
+        }
+        self.next_key += u64::from(self.messages_each) + 1;
         true
     }
 }
@@ -105,9 +116,9 @@ impl Load for Produce {
         match answer.code {
             // An echo comes back with the request's code.
             response::SUCCESS | request::SEND_MESSAGE_V2 | request::SEND_BATCH_MESSAGE => {
-                self.measured.messages += u64::from(self.template.messages);
-                self.measured.bytes += self.template.payload;
-                self.measured.latency.record(now.saturating_sub(since), u64::from(self.template.messages));
+                self.measured.messages += u64::from(self.messages_each);
+                self.measured.bytes += self.payload_each;
+                self.measured.latency.record(now.saturating_sub(since), u64::from(self.messages_each));
             }
             code => self.measured.error(code, || answer.remark()),
         }

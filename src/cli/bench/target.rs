@@ -11,7 +11,7 @@ use crate::env::real::poll::{Poller, Socket};
 use crate::env::real::process;
 use crate::env::Clock;
 use crate::proto::body::{self, TopicRouteData};
-use crate::proto::remoting::requests::GetRouteInfoByTopic;
+use crate::proto::remoting::requests::{GetMaxOffset, GetRouteInfoByTopic, OffsetResponse};
 use crate::proto::remoting::{frame, request, response, Command, Serialization};
 
 /// How long one question may take.
@@ -62,6 +62,18 @@ impl Target {
             process: address.ip().is_loopback().then(|| process::listening_on(address.port())).flatten(),
         })
     }
+
+    /// Where each of its queues ends.
+    pub fn ends(&self, clock: &Arc<dyn Clock>) -> Result<Vec<u64>> {
+        (0..self.queues as i32)
+            .map(|queue| {
+                let ask = GetMaxOffset { topic: self.topic.as_str().into(), queue_id: queue, committed: true };
+                let answer = call(clock, self.address, &Command::request(request::GET_MAX_OFFSET).with_ext(&ask))?;
+                let ext = answer.ext_fields()?;
+                Ok(OffsetResponse::decode(&ext)?.offset.max(0) as u64)
+            })
+            .collect()
+    }
 }
 
 fn route_of_default(clock: &Arc<dyn Clock>, nameservers: &str) -> Result<TopicRouteData> {
@@ -108,7 +120,7 @@ pub fn resolve(address: &str) -> Result<SocketAddr> {
 }
 
 /// Asks one question over a connection of its own.
-fn call(clock: &Arc<dyn Clock>, address: SocketAddr, command: &Command) -> Result<Command> {
+pub(super) fn call(clock: &Arc<dyn Clock>, address: SocketAddr, command: &Command) -> Result<Command> {
     let mut request = Vec::new();
     command.encode(Serialization::Json, &mut request)?;
     exchange(clock, address, &request)

@@ -89,17 +89,48 @@ impl Bench {
     /// Measures pulls.
     pub fn consume(&self, target: &Target, pulls: Pulls, extent: Extent) -> Result<Measured> {
         let mut client = Client::connect(&self.clock, target.address, pulls.connections, pulls.in_flight)?;
-        let mut load = consumer(target, pulls, extent.messages);
+        let mut load = consumer(target, pulls, vec![0; target.queues as usize], extent.messages);
         let (elapsed, server_cpu, client_cpu) = self.measure(&mut client, &mut load, target, extent)?;
         Ok(Measured { elapsed, server_cpu, client_cpu, ..load.measured })
     }
 
-    /// Measures both at once; the server's CPU time is that of both.
+    /// Measures sends to many topics in turn; `target` tells the server and the queues of each.
+    pub fn produce_to(&self, target: &Target, topics: &[String], sends: Sends, extent: Extent) -> Result<Measured> {
+        let mut client = Client::connect(&self.clock, target.address, sends.connections, in_flight(sends))?;
+        let template = |topic: &String| Template::send(topic, &target.broker, sends.size, sends.batch);
+        let templates = topics.iter().map(template).collect();
+        let mut load = Produce::new(templates, target.queues, sends.rate, extent.messages);
+        let (elapsed, server_cpu, client_cpu) = self.measure(&mut client, &mut load, target, extent)?;
+        Ok(Measured { elapsed, server_cpu, client_cpu, ..load.measured })
+    }
+
+    /// Measures pulls that begin at given places, one for each queue, and begin there again at the end.
+    pub fn consume_from(&self, target: &Target, starts: Vec<u64>, extent: Extent) -> Result<Measured> {
+        let mut client = Client::connect(&self.clock, target.address, 1, starts.len())?;
+        let template = Template::pull(&target.topic, &target.broker, GROUP, 32, false);
+        let mut load = Consume::new(vec![template], starts, AtEnd::Again, extent.messages);
+        let (elapsed, server_cpu, client_cpu) = self.measure(&mut client, &mut load, target, extent)?;
+        Ok(Measured { elapsed, server_cpu, client_cpu, ..load.measured })
+    }
+
+    /// Runs any load to its end or for `span`.
+    pub fn run(&self, target: &Target, in_flight: usize, load: &mut dyn Load, span: Duration) -> Result<Duration> {
+        let mut client = Client::connect(&self.clock, target.address, 1, in_flight)?;
+        let start = client.now();
+        client.run(load, span)?;
+        let elapsed = Duration::from_nanos(client.now() - start);
+        client.drain(load)?;
+        Ok(elapsed)
+    }
+
+    /// Measures both at once; the server's CPU time is that of both. What the topic holds already is not pulled.
     pub fn mixed(&self, target: &Target, sends: Sends, pulls: Pulls, extent: Extent) -> Result<(Measured, Measured)> {
         let in_flight = in_flight(sends).max(pulls.in_flight);
         let connections = sends.connections + pulls.connections;
         let mut client = Client::connect(&self.clock, target.address, connections, in_flight)?;
-        let (mut produce, mut consume) = (producer(target, sends, extent.messages), consumer(target, pulls, None));
+        let ends = target.ends(&self.clock)?;
+        let (mut produce, mut consume) =
+            (producer(target, sends, extent.messages), consumer(target, pulls, ends, None));
         let mut load = Mixed { produce: &mut produce, consume: &mut consume, producers: sends.connections };
         let (elapsed, server_cpu, client_cpu) = self.measure(&mut client, &mut load, target, extent)?;
         let counted = |measured| Measured { elapsed, server_cpu, client_cpu, ..measured };
@@ -158,14 +189,14 @@ fn in_flight(sends: Sends) -> usize {
 
 fn producer(target: &Target, sends: Sends, messages: Option<u64>) -> Produce {
     let template = Template::send(&target.topic, &target.broker, sends.size, sends.batch);
-    Produce::new(template, target.queues, sends.rate, messages)
+    Produce::new(vec![template], target.queues, sends.rate, messages)
 }
 
-fn consumer(target: &Target, pulls: Pulls, messages: Option<u64>) -> Consume {
+fn consumer(target: &Target, pulls: Pulls, starts: Vec<u64>, messages: Option<u64>) -> Consume {
     let template = |group: usize| {
         let name = format!("{GROUP}_{group}");
         Template::pull(&target.topic, &target.broker, &name, pulls.records, pulls.at_end == AtEnd::Wait)
     };
     let groups = (0..pulls.groups.max(1)).map(template).collect();
-    Consume::new(groups, target.queues, pulls.at_end, messages)
+    Consume::new(groups, starts, pulls.at_end, messages)
 }

@@ -116,14 +116,15 @@ async fn look(cluster: &Cluster) -> (Listing, bool) {
         };
         put("nameserver", Cell::None, &address, state, what);
     }
-    for broker in brokers(cluster).await.unwrap_or_default() {
-        let (state, what) = judge(&broker);
+    let all = brokers(cluster).await.unwrap_or_default();
+    for broker in &all {
+        let (state, what) = judge(broker, &all);
         put("broker", Cell::text(&broker.name), &broker.address, state, what);
     }
     (listing, healthy)
 }
 
-fn judge(broker: &Broker) -> (State, String) {
+fn judge(broker: &Broker, all: &[Broker]) -> (State, String) {
     if let Err(error) = &broker.state {
         return (State::Failed, error.to_string());
     }
@@ -139,6 +140,26 @@ fn judge(broker: &Broker) -> (State, String) {
     } else if behind >= BEHIND_WARNS {
         (State::Warning, format!("the index is {behind:.0} bytes behind"))
     } else {
-        (State::Ok, percent)
+        replication(broker, all).unwrap_or((State::Ok, percent))
+    }
+}
+
+/// What is not well about a master's slaves, or about a slave.
+fn replication(broker: &Broker, all: &[Broker]) -> Option<(State, String)> {
+    if broker.id == 0 {
+        let (needed, in_sync) = (broker.number("haNodesNeeded")?, broker.number("haNodesInSync")?);
+        let what = format!("sends wait for {needed:.0} nodes, and {in_sync:.0} are in sync");
+        return (needed > in_sync).then_some((State::Failed, what));
+    }
+    if let Some(why) = broker.replication.as_ref().and_then(|state| state.ha_client_runtime_info.refusal.clone()) {
+        return Some((State::Failed, why));
+    }
+    let master = all.iter().find(|other| other.id == 0 && other.name == broker.name);
+    // What an Apache master tells of its slaves names none.
+    master.and_then(|master| master.number("haNodesInSync"))?;
+    match broker.at_master(all) {
+        None => Some((State::Failed, "does not copy its master's log".to_owned())),
+        Some(slave) if !slave.in_sync => Some((State::Warning, format!("{} bytes behind its master", slave.diff))),
+        Some(_) => None,
     }
 }

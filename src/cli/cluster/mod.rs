@@ -106,6 +106,17 @@ impl Broker {
         Some(((slave.diff >= 0).then_some(slave.diff), slave.behind_millis))
     }
 
+    /// The columns that say who is in sync, and how far a slave is behind in bytes, in time, and in words.
+    fn replicated(&self, all: &[Broker]) -> [Cell; 4] {
+        let lag = self.lag(all);
+        [
+            self.in_sync(all),
+            lag.and_then(|(bytes, _)| bytes).map_or(Cell::None, Cell::Number),
+            lag.and_then(|(_, millis)| millis).map_or(Cell::None, Cell::Number),
+            lag.map_or(Cell::None, |(bytes, millis)| Cell::text(lag_text(bytes, millis))),
+        ]
+    }
+
     fn today(&self, what: &str) -> Cell {
         let number = |key: &str| self.number(&format!("msg{what}Total{key}"));
         match (number("TodayNow"), number("TodayMorning")) {
@@ -188,17 +199,17 @@ pub async fn list(cluster: Cluster, args: BrokersArgs) -> Result<ExitCode> {
     let all = brokers(&cluster).await?;
     for broker in &all {
         let rate = |key: &str| broker.number(key).map_or(Cell::None, Cell::Rate);
-        let lag = broker.lag(&all);
+        let [in_sync, bytes, millis, lag] = broker.replicated(&all);
         listing.push(vec![
             Cell::text(&broker.cluster),
             Cell::text(&broker.name),
             Cell::Number(broker.id),
             Cell::text(if broker.id == 0 { "master" } else { "slave" }),
             Cell::text(&broker.address),
-            broker.in_sync(&all),
-            lag.and_then(|(bytes, _)| bytes).map_or(Cell::None, Cell::Number),
-            lag.and_then(|(_, millis)| millis).map_or(Cell::None, Cell::Number),
-            lag.map_or(Cell::None, |(bytes, millis)| Cell::text(lag_text(bytes, millis))),
+            in_sync,
+            bytes,
+            millis,
+            lag,
             Cell::maybe(broker.text("brokerVersionDesc")),
             rate("putTps"),
             rate("getTransferredTps"),
@@ -226,6 +237,10 @@ pub async fn stats(cluster: Cluster, args: BrokersArgs) -> Result<ExitCode> {
         ("outPerSecond", "OUT/S"),
         ("inToday", "IN TODAY"),
         ("outToday", "OUT TODAY"),
+        ("inSync", "IN SYNC"),
+        ("lagBytes", ""),
+        ("lagMillis", ""),
+        ("lag", "LAG"),
         ("logBytes", ""),
         ("log", "LOG"),
         ("diskShare", "DISK"),
@@ -235,7 +250,9 @@ pub async fn stats(cluster: Cluster, args: BrokersArgs) -> Result<ExitCode> {
     ];
     let mut listing = Listing::new(&columns, "no broker is registered");
     let now = cluster.now();
-    for broker in brokers(&cluster).await? {
+    let all = brokers(&cluster).await?;
+    for broker in &all {
+        let [in_sync, bytes, millis, lag] = broker.replicated(&all);
         let whole = |key: &str| broker.number(key).map(|number| number as i64);
         let number = |key: &str| whole(key).map_or(Cell::None, Cell::Number);
         let rate = |key: &str| broker.number(key).map_or(Cell::None, Cell::Rate);
@@ -251,6 +268,10 @@ pub async fn stats(cluster: Cluster, args: BrokersArgs) -> Result<ExitCode> {
             rate("getTransferredTps"),
             broker.today("Put"),
             broker.today("Get"),
+            in_sync,
+            bytes,
+            millis,
+            lag,
             log.map_or(Cell::None, Cell::Number),
             log.map_or(Cell::None, |bytes| Cell::text(size(bytes))),
             disk.map_or(Cell::None, |share| Cell::text(format!("{:.0}%", share * 100.0))),

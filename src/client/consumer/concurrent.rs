@@ -91,6 +91,7 @@ async fn settle(core: &Core, owned: &OwnedQueue, batch: Vec<Arc<Received>>, verd
             Ok(()) => owned.done([message.offset]),
             Err(_) if core.client.env.canary(Canary::ClientForgetsFailures) => owned.done([message.offset]),
             Err(error) => {
+                crate::sometimes!("a message could not be handed back");
                 tracing::warn!(message = message.message_id(), %error, "a message could not be handed back");
                 failed.push(message);
             }

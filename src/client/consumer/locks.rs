@@ -101,6 +101,7 @@ impl Core {
                 if granted.queues.contains(&owned.queue) && owned.is_locked(self.now()) {
                     owned.set_locked(Some(granted.until));
                 } else {
+                    crate::sometimes!("a client lost the lock of a queue");
                     tracing::warn!(queue = ?owned.queue, "the lock of a queue was lost");
                     owned.set_locked(None);
                     self.tell(RebalanceMessage::LockLost { owned: Arc::clone(owned) });

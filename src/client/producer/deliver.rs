@@ -15,6 +15,7 @@ use crate::client::rules::retry::{certainly_not_stored, Attempts, Failure};
 use crate::client::rules::route::{Route, TEMPLATE_TOPIC};
 use crate::client::timing::{within, Deadline};
 use crate::client::MessageQueue;
+use crate::env::Canary;
 use crate::proto::message::RecallHandle;
 use crate::proto::remoting::requests::{RecallMessage, SendHeader, SendNames, SendResponse};
 use crate::proto::remoting::{request, response, Command, Text};
@@ -50,7 +51,7 @@ impl Inner {
         let mut route = within(clock, deadline.left(clock), self.route(topic)).await;
         loop {
             let comes_back = match &route {
-                Some(Ok(route)) => route.lacks_master(),
+                Some(Ok(route)) => route.lacks_master() && !self.client.env.canary(Canary::StaleRouteKept),
                 Some(Err(Error::NoRoute { .. } | Error::NoNameServer { .. })) => was_there,
                 Some(Err(_)) | None => false,
             };

@@ -128,6 +128,7 @@ impl TransactionProducer {
         };
         let told = inner.end(&half, state).await;
         if let Err(error) = &told {
+            crate::sometimes!("a producer could not end a transaction");
             tracing::warn!(id = half.message_id, %error, "the broker was not told what became of a transaction");
         }
         Ok(Transacted { half, state, told })

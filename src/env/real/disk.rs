@@ -5,7 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{chown, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -83,6 +83,25 @@ impl Disk for FileDisk {
         // Blocks that only root may use are neither used nor available, and count for nobody.
         let (used, available) = (stat.f_blocks - stat.f_bfree, stat.f_bavail);
         Ok(Space { total: (used + available) * stat.f_frsize, available: available * stat.f_frsize })
+    }
+
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        match fs::canonicalize(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(match (fs::read_link(path), path.parent()) {
+                (Ok(target), Some(directory)) => directory.join(target),
+                _ => path.to_owned(),
+            }),
+            resolved => resolved,
+        }
+    }
+
+    fn copy_permissions(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let (from, now) = (fs::metadata(from)?, fs::metadata(to)?);
+        if (from.uid(), from.gid()) != (now.uid(), now.gid()) {
+            // Only root may give a file away; for anybody else it stays their own.
+            let _ = chown(to, Some(from.uid()), Some(from.gid()));
+        }
+        fs::set_permissions(to, from.permissions())
     }
 
     fn memory(&self) -> u64 {

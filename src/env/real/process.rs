@@ -27,6 +27,11 @@ pub fn anonymous_memory(process: u32) -> io::Result<u64> {
     bytes_of(&status, "RssAnon:")
 }
 
+/// Files, sockets and the like that a process has open.
+pub fn open_files(process: u32) -> io::Result<usize> {
+    fs::read_dir(format!("/proc/{process}/fd")).map(Iterator::count)
+}
+
 /// Memory that could be used, in bytes: what is free, and what files' pages hold that can be dropped.
 pub fn available_memory() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/meminfo")?;
@@ -63,6 +68,28 @@ pub fn give_back_large_buffers() {
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
         libc::mallopt(libc::M_TRIM_THRESHOLD, FREE_BYTES_MAX);
     }
+}
+
+/// Lets this process open as many files as the system allows it to; returns how many that is. Shells and service managers
+/// mostly start programs with 1,024, for the sake of those that use `select`, and allow hundreds of thousands. A broker
+/// has one open for each connection, each gigabyte of its log, and up to a thousand of its queues.
+///
+/// # Errors
+/// The system's; the limit is then what it was.
+pub fn raise_open_files() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills the structure, which outlives the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if limit.rlim_cur < limit.rlim_max {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: the kernel only reads the structure, which outlives the call.
+        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(limit.rlim_cur)
 }
 
 /// The process of this user that listens on a TCP port.

@@ -46,4 +46,4 @@ pub use stats::{
     BrokerStatsData, BrokerStatsItem, ConsumeStats, ConsumeStatsList, OffsetWrapper, QueryConsumeTimeSpanBody,
     QueueTimeSpan, TopicOffset, TopicStatsTable,
 };
-pub use topic::{TopicConfig, TopicConfigList, TopicConfigSerializeWrapper, TopicFilterType};
+pub use topic::{DeletedTopics, TopicConfig, TopicConfigList, TopicConfigSerializeWrapper, TopicFilterType};

@@ -117,6 +117,14 @@ pub struct TopicConfigSerializeWrapper {
     pub topic_config_table: BTreeMap<String, TopicConfig>,
 }
 
+/// Answer of our own GET_DELETED_TOPICS (70005).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct DeletedTopics {
+    /// Topics that were deleted, and where the master's log ended then.
+    pub deleted: BTreeMap<String, u64>,
+}
+
 /// Body of UPDATE_AND_CREATE_TOPIC_LIST (18).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]

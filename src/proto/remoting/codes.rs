@@ -208,6 +208,8 @@ pub mod own_request {
         PROMOTE_BROKER = 70003;
         /// Slave that is being promoted to other slaves: follow the old master no more.
         LEAVE_MASTER = 70004;
+        /// Slave to master: which topics were deleted, and where the log ended then.
+        GET_DELETED_TOPICS = 70005;
     }
 }
 

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures::stream::{FuturesUnordered, StreamExt};
+
 use super::{ConsumeQueue, EntryBlock, QueueEntry, CQ_UNIT_SIZE};
 use crate::env::{Disk, File, OpenMode};
 use crate::store::error::Unreadable;
@@ -22,6 +24,9 @@ pub(crate) struct QueueFiles {
     /// A sync has failed: what the kernel still has of the files it may take for clean.
     sync_failed: AtomicBool,
 }
+
+/// Files that are synced at once.
+const SYNCS_AT_ONCE: usize = 32;
 
 /// A queue's serial number and the first byte of one of its files.
 type FileKey = (u32, u64);
@@ -185,16 +190,19 @@ impl QueueFiles {
         if self.sync_failed.load(Ordering::Acquire) {
             return Err(io::Error::other("an earlier sync of consume queues failed"));
         }
+        let (mut syncs, mut result) = (FuturesUnordered::new(), Ok(()));
+        // Syncs that wait together share the journal's commits: thousands of files one after the other take seconds.
         for ((_, base), (topic, id)) in &taken.files {
-            let path = paths::queue_dir(&self.root, topic, *id).join(paths::file_name(*base));
-            let file = match self.disk.open(&path, OpenMode::Write) {
-                Ok(file) => file,
-                // Deleted meanwhile, by retention or with its topic.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
-            };
-            self.note_failure(file.sync().await)?;
+            if syncs.len() >= SYNCS_AT_ONCE {
+                result = result.and(syncs.next().await.unwrap_or(Ok(())));
+            }
+            syncs.push(self.sync_file(paths::queue_dir(&self.root, topic, *id).join(paths::file_name(*base))));
         }
+        // To the end also after a failure: one that nobody takes note of is told to nobody else.
+        while let Some(synced) = syncs.next().await {
+            result = result.and(synced);
+        }
+        result?;
         // Innermost first, so that a directory that survives is not empty.
         for directory in taken.directories.iter().rev() {
             match self.disk.sync_dir(directory).await {
@@ -203,6 +211,15 @@ impl QueueFiles {
             }
         }
         Ok(())
+    }
+
+    async fn sync_file(&self, path: PathBuf) -> io::Result<()> {
+        match self.disk.open(&path, OpenMode::Write) {
+            Ok(file) => self.note_failure(file.sync().await),
+            // Deleted meanwhile, by retention or with its topic.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn note_failure(&self, synced: io::Result<()>) -> io::Result<()> {

@@ -36,7 +36,8 @@ pub(super) fn read(
     let trusting = recovery.env.canary(Canary::TrustFileLength);
     let verify_from = if trusting || recovery.env.canary(Canary::SkipChecksums) { u64::MAX } else { plan.verify_from };
     loop {
-        let stop = Scanner::new(&recovery.segments).walk(end.at, verify_from, |at, record| {
+        let blind = recovery.env.canary(Canary::TornPropertiesKept);
+        let stop = Scanner::new(&recovery.segments).blind_to_tears(blind).walk(end.at, verify_from, |at, record| {
             end.records += 1;
             end.last = Some((at, record.store_timestamp()));
             // One of the same millisecond may have come after the sync.
@@ -54,7 +55,7 @@ pub(super) fn read(
                 end.at = recovery.segments.last().map_or(at, |last| last.end());
                 return Ok(end);
             }
-            Stop::Bad { at, bad } => match resume(recovery, plan, at)? {
+            Stop::Bad { at, bad } => match resume(recovery, plan, at, &bad)? {
                 Some(resumed) => {
                     let (at, resumed) = (PhysicalOffset(at), PhysicalOffset(resumed));
                     repairs.push(Repair::Damage { at, resumed, what: bad.to_string() });
@@ -99,15 +100,25 @@ fn give(recovery: &Recovery<'_>, replays: &mut Replays, at: u64, record: &Record
 
 /// Where to read on behind a bad record at `at`, if it is damage to something that was synced once; `None` if the log
 /// ends there, because a crash came before it was complete.
-fn resume(recovery: &Recovery<'_>, plan: &Plan, at: u64) -> io::Result<Option<u64>> {
+fn resume(recovery: &Recovery<'_>, plan: &Plan, at: u64, bad: &Bad) -> io::Result<Option<u64>> {
     let next_segment = recovery.segments.find(at).map_or(at, |segment| segment.end());
     if at < plan.verify_from {
         return Ok(Some(plan.verify_from.min(next_segment)));
     }
-    let mut scanner = Scanner::new(&recovery.segments);
-    let Some(first) = scanner.record_at(next_segment, BodyCrc::Verify)? else { return Ok(None) };
     // A record of the checkpoint's time may have come right behind the sync that the checkpoint tells of. One before
     // that time was synced, and so was everything before it; after a clean exit all is.
-    let synced = recovery.exit == Exit::Clean || first.store_timestamp() < recovery.checkpoint.physic_msg_timestamp;
-    Ok(synced.then_some(next_segment))
+    let is_synced = |first: &RecordView<'_>| {
+        recovery.exit == Exit::Clean || first.store_timestamp() < recovery.checkpoint.physic_msg_timestamp
+    };
+    let mut scanner = Scanner::new(&recovery.segments);
+    // Damage is never all zeros.
+    if !matches!(bad, Bad::Unwritten) && !recovery.env.canary(Canary::DamageEndsLog) {
+        let next = scanner.next_record(at)?;
+        if next < next_segment {
+            let record = scanner.record_at(next, BodyCrc::Verify)?;
+            return Ok(record.is_some_and(|record| is_synced(&record)).then_some(next));
+        }
+    }
+    let Some(first) = scanner.record_at(next_segment, BodyCrc::Verify)? else { return Ok(None) };
+    Ok(is_synced(&first).then_some(next_segment))
 }

@@ -127,6 +127,7 @@ impl Recovery<'_> {
         let synced_until = (self.exit == Exit::Unclean).then_some(self.checkpoint.index_msg_timestamp);
         let (index, loaded) = IndexService::load(Arc::clone(&self.env.disk), options, synced_until).map_err(failed)?;
         for (name, reason) in &loaded.deleted {
+            crate::sometimes!("an index file was made again");
             tracing::warn!(name, reason, "deleted an index file; its records are indexed again");
         }
         let cut = index.truncate(PhysicalOffset(end)).map_err(failed)?;

@@ -16,6 +16,7 @@ use crate::store::checkpoint::CheckpointFile;
 use crate::store::commit_log::CommitLog;
 use crate::store::config_file::ConfigFile;
 use crate::store::consume_queue::{QueueFiles, CQ_UNIT_SIZE};
+use crate::store::damage::Damage;
 use crate::store::deleted_topics::{DeletedTopics, Ends};
 use crate::store::dispatcher::Dispatcher;
 use crate::store::error::OpenError;
@@ -107,6 +108,8 @@ pub async fn open(env: &Env, options: StoreOptions) -> Result<Opened, OpenError>
         pinned: AtomicU64::new(u64::MAX),
         unwanted: AtomicU64::new(0),
         no_space: AtomicBool::new(false),
+        damage: Damage::default(),
+        written_from: log_end,
         damage_told: Seldom::default(),
         state: WriteState::default(),
         counters: Counters::default(),

@@ -22,6 +22,16 @@ pub struct RecoveryReport {
     pub repairs: Vec<Repair>,
 }
 
+impl RecoveryReport {
+    /// Stretches of the log that are damaged, and where it goes on behind each.
+    pub fn damage(&self) -> impl Iterator<Item = (PhysicalOffset, PhysicalOffset)> + '_ {
+        self.repairs.iter().filter_map(|repair| match repair {
+            Repair::Damage { at, resumed, .. } => Some((*at, *resumed)),
+            _ => None,
+        })
+    }
+}
+
 /// One thing that recovery put right or found lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

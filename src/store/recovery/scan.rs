@@ -3,11 +3,13 @@
 use std::io;
 
 use crate::proto::message::parse;
-use crate::proto::message::record::{BodyCrc, Parsed, RecordError, RecordView};
+use crate::proto::message::record::{BodyCrc, Parsed, RecordError, RecordView, OVERHEAD_V1, PHYSICAL_OFFSET_AT};
 use crate::store::commit_log::Segments;
 use crate::store::error::Unreadable;
 use crate::store::segment::Segment;
 
+/// A disk writes so many bytes whole or not at all.
+const SECTOR: u64 = 512;
 /// Bytes read at once.
 const CHUNK: usize = 1 << 20;
 
@@ -20,6 +22,8 @@ pub(crate) enum Bad {
     Record(RecordError),
     /// It is a record, or a filler, that was written for another place.
     Misplaced,
+    /// A part of it never reached the disk.
+    Torn,
 }
 
 /// Where a walk over records stopped.
@@ -37,6 +41,7 @@ impl std::fmt::Display for Bad {
             Bad::Unwritten => f.write_str("nothing was written here"),
             Bad::Record(error) => error.fmt(f),
             Bad::Misplaced => f.write_str("what stands here was written for another place"),
+            Bad::Torn => f.write_str("a part of the record was never written"),
         }
     }
 }
@@ -47,24 +52,36 @@ pub(crate) struct Scanner<'a> {
     /// Bytes of the log from `buffered_at` on.
     buffer: Vec<u8>,
     buffered_at: u64,
+    finds_tears: bool,
 }
 
 impl<'a> Scanner<'a> {
     pub(crate) fn new(segments: &'a Segments) -> Scanner<'a> {
-        Scanner { segments, buffer: Vec::new(), buffered_at: 0 }
+        Scanner { segments, buffer: Vec::new(), buffered_at: 0, finds_tears: true }
+    }
+
+    /// A planted bug: whatever fits is a record.
+    pub(super) fn blind_to_tears(self, blind: bool) -> Scanner<'a> {
+        Scanner { finds_tears: !blind, ..self }
     }
 
     /// Calls `visit` for every record from `at` on, over the ends of segments, until something else is found.
-    /// Bodies are compared with their CRC from `verify_from` on.
+    /// Bodies are compared with their CRC from `verify_from` on, and parts that were never written are looked for.
     pub(crate) fn walk(
         &mut self,
         mut at: u64,
         verify_from: u64,
         mut visit: impl FnMut(u64, &RecordView<'_>) -> io::Result<()>,
     ) -> io::Result<Stop> {
+        let finds_tears = self.finds_tears;
         while let Some(segment) = self.segments.find(at) {
             let crc = if at >= verify_from { BodyCrc::Verify } else { BodyCrc::Trust };
             match self.parse_at(segment, at, crc)? {
+                Ok(Parsed::Record(record))
+                    if finds_tears && at >= verify_from && is_torn(&record, at - segment.base()) =>
+                {
+                    return Ok(Stop::Bad { at, bad: Bad::Torn });
+                }
                 Ok(Parsed::Record(record)) if record.physical_offset().0 == at => {
                     visit(at, &record)?;
                     at += u64::from(record.total_size());
@@ -85,6 +102,32 @@ impl<'a> Scanner<'a> {
             Ok(Parsed::Record(record)) if record.physical_offset().0 == at => Ok(Some(record)),
             _ => Ok(None),
         }
+    }
+
+    /// Where what begins at `at` ends, a whole record or a filler; `None` if it is damaged.
+    pub(crate) fn behind(&mut self, at: u64) -> io::Result<Option<u64>> {
+        let Some(segment) = self.segments.find(at) else { return Ok(Some(at)) };
+        Ok(match self.parse_at(segment, at, BodyCrc::Verify)? {
+            Ok(Parsed::Record(record)) if record.physical_offset().0 == at => Some(at + u64::from(record.total_size())),
+            Ok(Parsed::Blank { size }) if at + u64::from(size) == segment.end() => Some(segment.end()),
+            _ => None,
+        })
+    }
+
+    /// The next whole record in the segment behind the damaged one at `at`, or where the segment ends. A record says where
+    /// it belongs, so nothing else is taken for one.
+    pub(crate) fn next_record(&mut self, at: u64) -> io::Result<u64> {
+        let Some(segment) = self.segments.find(at) else { return Ok(at) };
+        let says = PHYSICAL_OFFSET_AT..PHYSICAL_OFFSET_AT + size_of::<u64>();
+        let last = segment.end().saturating_sub(OVERHEAD_V1 as u64);
+        for candidate in at + 1..=last {
+            self.fill(segment, candidate, says.end)?;
+            let says_so = self.bytes_at(candidate).get(says.clone()) == Some(&candidate.to_be_bytes()[..]);
+            if says_so && self.record_at(candidate, BodyCrc::Verify)?.is_some() {
+                return Ok(candidate);
+            }
+        }
+        Ok(segment.end())
     }
 
     fn parse_at(&mut self, segment: &Segment, at: u64, crc: BodyCrc) -> io::Result<Result<Parsed<'_>, RecordError>> {
@@ -113,4 +156,26 @@ impl<'a> Scanner<'a> {
         self.buffered_at = at;
         segment.read_file(at, &mut self.buffer).map_err(Unreadable::at(segment.path(), at - segment.base()))
     }
+}
+
+/// Whether a sector with a part of the record's properties, which no checksum covers, was never written. `at` is where
+/// the record begins in its file.
+///
+/// Files are zeros before they are written, and a client's properties hold no zero byte. A tear anywhere else shows: in
+/// the body by its checksum, in a length or the head because the lengths do not add up any more.
+fn is_torn(record: &RecordView<'_>, at: u64) -> bool {
+    let bytes = record.bytes();
+    let properties = bytes.len() - record.properties_bytes().len();
+    let mut from = if record.properties_bytes().is_empty() { bytes.len() } else { properties };
+    while from < bytes.len() {
+        // The sector's part of the record, which may begin before the properties.
+        let sector = (at + from as u64) / SECTOR * SECTOR;
+        let begin = sector.saturating_sub(at) as usize;
+        let end = ((sector + SECTOR - at) as usize).min(bytes.len());
+        if bytes[begin..end].iter().all(|byte| *byte == 0) {
+            return true;
+        }
+        from = end;
+    }
+    false
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::append::write;
 use super::LogWriter;
+use crate::env::Canary;
 use crate::proto::message::parse;
 use crate::proto::message::record::{BodyCrc, Parsed, RecordError, RecordView, OVERHEAD_V1};
 use crate::proto::PhysicalOffset;
@@ -85,6 +86,25 @@ impl LogWriter {
             }
         }
         Ok(done)
+    }
+
+    /// Appends bytes that the master has where this log ends and that are no record, so that the log goes on behind them.
+    /// They are in no queue, and nobody is given them.
+    ///
+    /// # Errors
+    /// If the disk refuses.
+    pub async fn take_damaged(&mut self, at: PhysicalOffset, bytes: &[u8]) -> Result<(), StoreError> {
+        self.make_segment().await?;
+        let segment = self.active.clone().filter(|segment| at.0 + bytes.len() as u64 <= segment.end());
+        let Some(segment) = segment.filter(|_| self.following && at.0 == self.position) else {
+            return Err(StoreError::Malformed);
+        };
+        write(&segment, self.store.options.flush, self.position, bytes)
+            .map_err(|error| self.poison("write to the commit log", error))?;
+        self.joinable = usize::MAX;
+        self.position += bytes.len() as u64;
+        self.publish();
+        Ok(())
     }
 
     /// Has an active segment with the log's end in it.
@@ -171,13 +191,23 @@ impl LogWriter {
         if number > i64::MAX as u64 / 20 || !paths::is_directory_name(&topic) {
             return Ok(());
         }
+        // The topic was deleted since, and the master has told so.
+        if at < self.store.deleted_at(&topic).await {
+            return Ok(());
+        }
         let mut queue = self.store.queues.get_or_create(&topic, id)?;
         if number < queue.next() {
-            // The topic was deleted on the master and made again: its numbers begin anew.
             if number > 0 {
-                tracing::warn!(%topic, id, number, next = queue.next(), "a queue's numbers went back on the master");
+                tracing::warn!(%topic, id, number, next = queue.next(), "a message's number was there before");
+                return Ok(());
             }
-            self.store.delete_topic(&topic).await?;
+            // The topic was deleted on the master and made again. Where that was nobody has told yet; what comes before this
+            // queue's last message is old, and another queue's messages behind it may be new.
+            let old = PhysicalOffset(queue.extent().last_end);
+            match self.store.env.canary(Canary::TopicGoesAsAWhole) {
+                true => drop(self.store.delete_topic(&topic).await?),
+                false => drop(self.store.delete_topic_below(&topic, old).await?),
+            }
             self.forget_deleted();
             queue = self.store.queues.get_or_create(&topic, id)?;
         }

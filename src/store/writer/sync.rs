@@ -50,6 +50,7 @@ impl LogWriter {
         self.syncing = false;
         match done.result {
             Err(error) if !self.store.env.canary(Canary::IgnoreSyncError) => {
+                crate::sometimes!("the store took no more writes");
                 return Err(self.poison("sync the commit log", error));
             }
             _ => {}

@@ -60,6 +60,7 @@ impl LogWriter {
     pub async fn begin_anew(&mut self, base: PhysicalOffset) -> Result<(), StoreError> {
         assert!(!self.syncing, "a running sync covers what is to go");
         assert!(base.0 >= self.position, "only what has expired on the master is given up");
+        crate::sometimes!("a slave's log began anew");
         tracing::warn!(
             from = self.position,
             to = base.0,
@@ -104,6 +105,7 @@ impl LogWriter {
         if end < confirmed {
             return Err(StoreError::Confirmed { confirmed: PhysicalOffset(confirmed) });
         }
+        crate::sometimes!("the end of a log was taken back");
         tracing::warn!(from = end, to = self.position, "the end of the log is taken back: the master does not have it");
         self.forget_lengths(end).await?;
         self.confirm_limit = Some(confirmed);

@@ -71,6 +71,32 @@ func tags(s *scene) {
 	}
 }
 
+// SQL92, evaluated at the broker.
+func sql(s *scene) {
+	topic := s.topic()
+	p := s.producer(manual())
+	for i := range 20 {
+		m := message(topic, fmt.Sprintf("m%d", i)).WithTag(string("AB"[i%2]))
+		m.WithProperty("n", fmt.Sprint(i))
+		sent(p, toQueue(m, topic, i%queues))
+	}
+	for queue := range queues {
+		m := message(topic, "end")
+		m.WithProperty("last", "true")
+		sent(p, toQueue(m, topic, queue))
+	}
+	var in inbox
+	selector := consumer.MessageSelector{
+		Type:       consumer.SQL92,
+		Expression: "(TAGS = 'A' AND n BETWEEN 3 AND 14) OR last = TRUE",
+	}
+	s.consumeSelected(s.group(), topic, selector, in.take)
+	await("the last of each queue", func() bool { return in.count("end") == queues })
+	numbers := slices.DeleteFunc(in.bodies(), func(body string) bool { return body == "end" })
+	slices.Sort(numbers)
+	expectEqual(fmt.Sprint([]string{"m10", "m12", "m14", "m4", "m6", "m8"}), fmt.Sprint(numbers), "bodies")
+}
+
 // A queue is read from any offset.
 func pull(s *scene) {
 	topic := s.topic()

@@ -42,6 +42,7 @@ var checks = []check{
 	{"push", push},
 	{"orderly", orderly},
 	{"tags", tags},
+	{"sql", sql},
 	{"pull", pull},
 	{"poll", poll},
 	{"query-time", queryTime},

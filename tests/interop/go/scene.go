@@ -110,6 +110,13 @@ func (s *scene) consume(topic, tags string, handle handler, options ...consumer.
 func (s *scene) consumeAs(
 	group, topic, tags string, handle handler, options ...consumer.Option,
 ) rocketmq.PushConsumer {
+	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: tags}
+	return s.consumeSelected(group, topic, selector, handle, options...)
+}
+
+func (s *scene) consumeSelected(
+	group, topic string, selector consumer.MessageSelector, handle handler, options ...consumer.Option,
+) rocketmq.PushConsumer {
 	options = append([]consumer.Option{
 		consumer.WithNameServer(s.nameserv),
 		consumer.WithGroupName(group),
@@ -118,7 +125,7 @@ func (s *scene) consumeAs(
 	}, options...)
 	c, err := rocketmq.NewPushConsumer(options...)
 	must(err)
-	must(c.Subscribe(topic, consumer.MessageSelector{Type: consumer.TAG, Expression: tags}, handle))
+	must(c.Subscribe(topic, selector, handle))
 	must(c.Start())
 	s.onClose(c.Shutdown)
 	return c

@@ -9,13 +9,13 @@ import threading
 import time
 from pathlib import Path
 
-from . import across, apache_broker, cli, drivers, mqadmin, process, processes, toolchain
+from . import across, apache_broker, cli, drivers, migration, mqadmin, process, processes, toolchain
 from .cluster import ApacheCluster, MetaqCluster
 from .report import Report
 
 RESULTS = toolchain.HERE / "results-apache.txt"
 # Groups of checks that are no client's driver; all but `cli` need Java.
-GROUPS = ["across", "cli", "mqadmin", "apache-broker", "processes"]
+GROUPS = ["across", "cli", "mqadmin", "apache-broker", "processes", "migration"]
 
 
 def main():
@@ -125,6 +125,7 @@ class Target:
             "mqadmin": self.run_mqadmin,
             "apache-broker": self.run_apache_broker,
             "processes": self.run_processes,
+            "migration": self.run_migration,
         }
         for group in groups:
             self.guard(group, actions[group])
@@ -152,6 +153,11 @@ class Target:
         if self.name == "metaq":
             directory = self.directory / "apache-broker"
             apache_broker.run(self.report, self.options.metaq.resolve(), self.classpath, self.java, directory)
+
+    def run_migration(self):
+        if self.name == "metaq":
+            directory = self.directory / "migration"
+            migration.run(self.report, self.options.metaq.resolve(), self.classpath, self.java, directory)
 
     def run_processes(self):
         directory = self.directory / "processes"

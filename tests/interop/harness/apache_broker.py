@@ -122,5 +122,5 @@ class Scene:
 
 
 def parsed(route):
-    """A route as a value: Apache's JSON has bare broker ids."""
-    return json.loads(re.sub(r"([{,])(\d+):", r'\1"\2":', route))
+    """A route as a value."""
+    return json.loads(remoting.with_text_keys(route))

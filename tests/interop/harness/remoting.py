@@ -7,9 +7,14 @@ import struct
 
 GET_CONSUMER_OFFSET = 14
 UPDATE_TOPIC = 17
+UPDATE_CONFIG = 25
+GET_RUNTIME_INFO = 28
+GET_ALL_OFFSETS = 43
 GET_ROUTE = 105
 GET_CLUSTER = 106
 UPDATE_GROUP = 200
+GET_ALL_GROUPS = 201
+DELETE_EXPIRED_LOG = 329
 
 _JSON = 0 << 24
 
@@ -38,6 +43,11 @@ def call(address, code, fields=None, body=b"", seconds=5):
     if answer.get("code") != 0:
         raise Refused(answer.get("code"), answer.get("remark"))
     return answer.get("extFields") or {}, frame[4 + size :]
+
+
+def with_text_keys(text):
+    """JSON as others write it: Apache's has bare numbers as keys."""
+    return re.sub(r"([{,])(\d+):", r'\1"\2":', text)
 
 
 def broker_addresses(nameserver):

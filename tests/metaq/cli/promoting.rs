@@ -1,75 +1,23 @@
 //! A master and its slaves as processes: the master is killed under load, and one of the slaves takes its place.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use metaq::client::{Client, ConsumeFrom, Durability, Message, Producer};
+use metaq::client::{ConsumeFrom, Durability, Message, Producer};
 use metaq::env::real;
+use metaq::proto::body::{to_vec, BrokerData, ClusterInfo, HaClientRuntimeInfo, HaRuntimeInfo};
+use metaq::proto::remoting::requests::PromoteBrokerResponse;
+use metaq::proto::remoting::{own_request, request, response, Command, Response};
 use tempfile::TempDir;
 
-use super::process::{run, Process};
-use super::{text, up, ANY, LIMIT, SMALL};
+use super::group::Group;
+use super::process::{run, Ended};
+use super::{text, up, LIMIT};
+use crate::client::support::Server;
 use crate::cluster::support::until;
-
-/// A NameServer, a master that waits for two copies, and two slaves.
-struct Group {
-    directory: TempDir,
-    nameservers: String,
-    _nameserver: Process,
-    /// By broker id.
-    members: BTreeMap<u64, Process>,
-}
-
-impl Group {
-    fn start() -> Group {
-        let directory = TempDir::new().unwrap();
-        let data = directory.path().join("nameserver");
-        let mut nameserver = Process::start(&["nameserver", "--listen", ANY, "--data", text(&data)]);
-        let nameservers = nameserver.line("nameserver ");
-        nameserver.line("ready");
-        let mut group = Group { directory, nameservers, _nameserver: nameserver, members: BTreeMap::new() };
-        for id in 0..3 {
-            group.start_member(id);
-        }
-        group
-    }
-
-    fn data(&self, id: u64) -> std::path::PathBuf {
-        self.directory.path().join(id.to_string())
-    }
-
-    fn start_member(&mut self, id: u64) {
-        let (data, id_text) = (self.data(id), id.to_string());
-        let mut args = vec!["broker", "-n", &self.nameservers, "--listen", ANY, "--data", text(&data)];
-        args.extend(["--broker-id", &id_text, "--set", "brokerName=broker-a", "--set", "defaultTopicQueueNums=4"]);
-        args.extend(["--set", "inSyncReplicas=2"]);
-        if id == 0 {
-            args.extend(["--set", "brokerRole=SYNC_MASTER"]);
-        }
-        args.extend(SMALL);
-        let mut member = Process::start(&args);
-        member.line("ready");
-        self.members.insert(id, member);
-    }
-
-    fn client(&self) -> Client {
-        Client::new(&real::env(), &self.nameservers).unwrap()
-    }
-
-    /// Waits until the master counts both slaves.
-    async fn wait_in_sync(&self, client: &Client) {
-        let admin = client.admin();
-        until(&real::env(), async || {
-            let table = admin.clusters().await.ok()?.broker_addr_table;
-            let master = table.get("broker-a")?.broker_addrs.get(&0)?.clone();
-            (admin.replication(&master).await.ok()?.in_sync_slave_nums == 2).then_some(())
-        })
-        .await;
-    }
-}
 
 /// Sends until it is told to stop, and keeps what was acknowledged.
 async fn load(producer: Arc<Producer>, name: usize, acknowledged: Arc<Mutex<BTreeSet<String>>>, stop: Arc<AtomicBool>) {
@@ -91,7 +39,7 @@ async fn load(producer: Arc<Producer>, name: usize, acknowledged: Arc<Mutex<BTre
 /// SYNC_MASTER with two copies: kill -9 of the master under load, promotion, and nothing that was acknowledged is lost.
 #[tokio::test]
 async fn a_master_is_killed_under_load_and_nothing_acknowledged_is_lost() {
-    let mut group = Group::start();
+    let mut group = Group::start(&[]);
     let client = group.client();
     client.admin().create_topic("Orders", 4).await.unwrap();
     group.wait_in_sync(&client).await;
@@ -127,9 +75,8 @@ async fn a_master_is_killed_under_load_and_nothing_acknowledged_is_lost() {
     assert_eq!(missing, BTreeSet::new(), "of {} acknowledged", count());
     consumer.close().await;
     client.close().await;
-    for (_, member) in group.members {
-        member.signal(libc::SIGTERM);
-        assert_eq!(member.ended().code, Some(0));
+    for id in [1, 2] {
+        group.stop_member(id);
     }
     let check = |id: u64| run(&["store", "check", text(&group.directory.path().join(id.to_string()))]).code;
     assert_eq!((check(1), check(2)), (Some(0), Some(0)));
@@ -155,4 +102,62 @@ fn up_starts_slaves_and_tells_how_they_are() {
     assert!(Path::new(directory.path()).join("slave-2/commitlog").exists());
     server.signal(libc::SIGTERM);
     assert_eq!(server.ended().code, Some(0));
+}
+
+/// A NameServer that knows these slaves of `broker-a`, by id from 1 on, and no master of it.
+async fn nameserver_of(slaves: &[&Server]) -> Server {
+    let addresses = slaves.iter().map(|slave| slave.address.clone());
+    let broker = BrokerData { broker_addrs: (1..).zip(addresses).collect(), ..BrokerData::default() };
+    let info = ClusterInfo { broker_addr_table: [("broker-a".into(), broker)].into(), ..ClusterInfo::default() };
+    Server::start(move |_| Some(Response::success().with_body(to_vec(&info)))).await
+}
+
+/// A slave whose log ends at each of these positions in turn, and at the last one from then on; asked to be the master it
+/// refuses as long as `longest` is not there.
+async fn slave(ends: &'static [i64], longest: i64) -> Server {
+    let looks = AtomicUsize::new(0);
+    Server::start(move |command: &Command| {
+        let now = looks.load(Ordering::Acquire).min(ends.len() - 1);
+        Some(match command.code {
+            request::GET_BROKER_HA_STATUS => {
+                looks.fetch_add(1, Ordering::AcqRel);
+                let itself = HaClientRuntimeInfo { max_offset: ends[now], ..HaClientRuntimeInfo::default() };
+                let state = HaRuntimeInfo { ha_client_runtime_info: itself, ..HaRuntimeInfo::default() };
+                Response::success().with_body(to_vec(&state))
+            }
+            own_request::PROMOTE_BROKER if ends[now] < longest => {
+                Response::error(response::SYSTEM_ERROR, "another slave has more of the log")
+            }
+            _ => Response::success().with_ext(&PromoteBrokerResponse { epoch: 2, end: ends[now] }),
+        })
+    })
+    .await
+}
+
+async fn promote(slaves: &[&Server], more: &'static [&'static str]) -> Ended {
+    let nameserver = nameserver_of(slaves).await;
+    let promoted =
+        move || run(&[&["broker", "promote", "broker-a", "-n", &nameserver.address, "--yes"], more].concat());
+    tokio::task::spawn_blocking(promoted).await.unwrap()
+}
+
+/// The slave that seemed to have most of the log was asked while another one still wrote what its socket held: that one is
+/// chosen then, and a few changes of mind are enough.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_promotion_looks_again_when_another_slave_turns_out_to_have_more() {
+    let (one, other) = (slave(&[100], 120).await, slave(&[90, 120], 120).await);
+    let promoted = promote(&[&one, &other], &[]).await;
+    assert_eq!(promoted.code, Some(0), "{promoted:?}");
+    assert!(promoted.says("slave 1 was not promoted, and slave 2 has more of the log now"), "{promoted:?}");
+    assert!(promoted.says("slave 2 at ") && promoted.says("its log ended at 120"), "{promoted:?}");
+
+    let (one, other) = (slave(&[100], 120).await, slave(&[90, 120], 120).await);
+    let named = promote(&[&one, &other], &["--id", "1"]).await;
+    assert_eq!(named.code, Some(1), "who names a slave is told, and no other one is taken: {named:?}");
+    assert!(named.says("slave 2 has 20 B more of the log than slave 1"), "{named:?}");
+
+    let (one, other) = (slave(&[10, 10, 30, 30, 50], 99).await, slave(&[9, 20, 20, 40], 99).await);
+    let given_up = promote(&[&one, &other], &[]).await;
+    assert_eq!(given_up.code, Some(1), "{given_up:?}");
+    assert_eq!(given_up.lines_with("was not promoted").count(), 2, "{given_up:?}");
 }

@@ -182,6 +182,13 @@ pub fn broker_request(code: i32) -> Option<(&'static [Field], Vec<u8>)> {
         request::UPDATE_AND_GET_GROUP_FORBIDDEN => {
             &[("group", Text, true, "cg"), TOPIC, ("readable", Truth, false, "true")]
         }
+        request::EXCHANGE_BROKER_HA_INFO => {
+            &[("masterHaAddress", Text, false, ""), ("masterFlushOffset", Number, false, "0")]
+        }
+        request::GET_TIMER_CHECK_POINT
+        | request::GET_TIMER_METRICS
+        | request::SET_MESSAGE_REQUEST_MODE
+        | request::GET_ALL_MESSAGE_REQUEST_MODE => &[],
         request::UPDATE_AND_CREATE_TOPIC_LIST
         | request::GET_ALL_TOPIC_CONFIG
         | request::UPDATE_BROKER_CONFIG
@@ -213,6 +220,7 @@ fn broker_body(code: i32) -> Vec<u8> {
             to_vec(&TopicConfigList { topic_config_list: vec![TopicConfig::new("Listed", 1, 6)] })
         }
         request::UPDATE_BROKER_CONFIG => b"traceOn=true\n".to_vec(),
+        request::SET_MESSAGE_REQUEST_MODE => br#"{"topic":"Orders","consumerGroup":"cg","mode":"PULL"}"#.to_vec(),
         request::HEART_BEAT => to_vec(&HeartbeatData { client_id: "c".into(), ..HeartbeatData::default() }),
         request::LOCK_BATCH_MQ | request::UNLOCK_BATCH_MQ => to_vec(&LockBatchRequestBody::default()),
         request::CHECK_CLIENT_CONFIG => {
@@ -240,6 +248,7 @@ fn has_json_body(code: i32) -> bool {
             | request::LOCK_BATCH_MQ
             | request::UNLOCK_BATCH_MQ
             | request::CHECK_CLIENT_CONFIG
+            | request::SET_MESSAGE_REQUEST_MODE
             | request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
             | request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
             | request::QUERY_DATA_VERSION

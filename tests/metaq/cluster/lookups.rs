@@ -1,8 +1,11 @@
-//! Messages looked up by key, by unique key and by id.
+//! Messages looked up by key, by unique key and by id, and groups by what they read.
+
+use std::time::Duration;
 
 use metaq::proto::message::ids;
 use metaq::proto::remoting::requests::{QueryMessage, ViewMessageById};
 use metaq::proto::remoting::{request, Command};
+use serde_json::Value;
 
 use super::support::{bodies, messages, until, Broker, Client};
 
@@ -72,4 +75,26 @@ async fn an_id_finds_its_message_before_and_after_a_restart() {
     let client = broker.client().await;
     assert_eq!(bodies(&messages(&client.get(view(at.0 as i64)).await.body)), ["second"]);
     assert_eq!(found(&client, "Orders", "k", false).await, ["second"]);
+}
+
+/// A consumer that never registers is known by what its pulls bring.
+#[tokio::test]
+async fn groups_that_only_pull_are_shown_with_their_subscriptions() {
+    let broker = Broker::start("").await;
+    let client = broker.client().await;
+    client.send("Orders", "a", &[]).await;
+    let with = |code: i32, fields: &[(&'static str, &'static str)]| {
+        fields.iter().fold(Command::request(code), |command, (name, value)| command.with(name, *value))
+    };
+    let ask = async |code: i32, fields: &[(&'static str, &'static str)]| {
+        let answer = client.get(with(code, fields)).await;
+        serde_json::from_slice::<Value>(&answer.body).unwrap()
+    };
+    let subscription = [("group", "reader"), ("topic", "Orders")];
+    assert_eq!(ask(request::QUERY_SUBSCRIPTION_BY_CONSUMER, &subscription).await["subscriptionData"], Value::Null);
+    client.pull("reader", "Orders", 0, Duration::ZERO).await;
+    let shown = ask(request::QUERY_SUBSCRIPTION_BY_CONSUMER, &subscription).await;
+    assert_eq!(shown["subscriptionData"]["subString"], "*");
+    let groups = ask(request::QUERY_TOPIC_CONSUME_BY_WHO, &[("topic", "Orders")]).await;
+    assert_eq!(groups["groupList"], serde_json::json!(["reader"]));
 }

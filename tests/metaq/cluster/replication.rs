@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use metaq::actors::ha::HaStatus;
+use metaq::actors::ha::{FollowState, HaStatus};
 use metaq::proto::ha::{plain, Decoded};
 use metaq::proto::remoting::response;
 use metaq::proto::PhysicalOffset;
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -37,7 +38,7 @@ fn ha_address(broker: &Broker) -> SocketAddr {
     broker.handle().ha_address().expect("the port for slaves was free")
 }
 
-async fn send_many(broker: &Broker, from: usize, to: usize) {
+pub async fn send_many(broker: &Broker, from: usize, to: usize) {
     let client = broker.client().await;
     for number in from..to {
         client.send("orders", &format!("{number} {}", "x".repeat(number * 37 % 1000)), &[("KEYS", "k")]).await;
@@ -105,6 +106,58 @@ async fn a_slave_that_was_away_and_one_whose_master_was_away_go_on() {
     assert_eq!(log(&slave), log(&master));
     slave.stop().await;
     master.stop().await;
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (path, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+        match path.is_dir() {
+            true => copy_folder(&path, &to),
+            false => drop(std::fs::copy(&path, &to).unwrap()),
+        }
+    }
+}
+
+/// ASYNC_FLUSH: a power cut took from the master what its slave has and may have shown. The slave keeps it, follows no longer,
+/// and takes the master's place when it is asked to.
+#[tokio::test]
+async fn a_slave_refuses_a_master_that_has_lost_what_was_confirmed() {
+    let settings = format!(
+        "{SMALL_FILES}haListenPort={}
+inSyncReplicas=2
+brokerRole=SYNC_MASTER
+",
+        free_port().await
+    );
+    let master = Broker::start(&settings).await;
+    let slave = Broker::start(&slave_settings(&master, 1).await).await;
+    let both = async || (master.handle().ha_status().in_sync == 2).then_some(());
+    until(&master.env, both).await;
+    send_many(&master, 0, 20).await;
+    caught_up(&master, &slave).await;
+    let (keep, settings) = master.stop_and_keep().await;
+    let earlier = TempDir::new().unwrap();
+    copy_folder(keep.path(), earlier.path());
+    let master = Broker::start_again(keep, &settings).await;
+    until(&master.env, async || (master.handle().ha_status().in_sync == 2).then_some(())).await;
+    send_many(&master, 20, 40).await;
+    let end = caught_up(&master, &slave).await.end;
+    master.stop().await;
+
+    let master = Broker::start_again(earlier, &settings).await;
+    assert!(master.handle().ha_status().end < end);
+    until(&slave.env, async || match slave.handle().ha_status().following {
+        FollowState::Refusing(why) => why.contains("is confirmed: promote this slave").then_some(()),
+        _ => None,
+    })
+    .await;
+    assert_eq!(slave.handle().ha_status().end, end);
+    master.stop().await;
+    let new = slave.restarted_with(SMALL_FILES).await;
+    let sent = new.client().await.send("orders", "40", &[]).await;
+    assert_eq!(sent.queue_offset, 40, "nothing is lost");
+    new.stop().await;
 }
 
 /// REP-2: what a slave lacks has expired: it begins anew with the oldest file instead of waiting for ever.

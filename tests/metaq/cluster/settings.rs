@@ -62,6 +62,31 @@ async fn a_setting_that_cannot_be_saved_is_refused() {
     assert_eq!(client.ask(send_command("Orders", &"x".repeat(101), &[])).await.code, 0);
 }
 
+/// Deployments keep the file elsewhere and link to it, and let nobody else read it.
+#[tokio::test]
+async fn a_settings_file_behind_a_link_keeps_its_place_and_its_permissions() {
+    use std::os::unix::fs::{symlink, PermissionsExt};
+    let directory = TempDir::new().unwrap();
+    let (link, real) = (directory.path().join("broker.conf"), directory.path().join("kept/real.conf"));
+    std::fs::create_dir(directory.path().join("kept")).unwrap();
+    std::fs::write(&real, "# ours\nmaxMessageSize=7\n").unwrap();
+    std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o640)).unwrap();
+    symlink("kept/real.conf", &link).unwrap();
+    let broker = Broker::start(&format!("brokerConfigPath={}\n", link.display())).await;
+    assert_eq!(update(&broker.client().await, "maxMessageSize=100").await.code, 0);
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(std::fs::read_to_string(&real).unwrap(), "# ours\nmaxMessageSize=100\n");
+    assert_eq!(std::fs::metadata(&real).unwrap().permissions().mode() & 0o7777, 0o640);
+    assert_eq!(std::fs::read_dir(directory.path().join("kept")).unwrap().count(), 1, "nothing is left beside it");
+
+    // A link to a file that is not there yet makes that file.
+    let (link, real) = (directory.path().join("new.conf"), directory.path().join("kept/new.conf"));
+    symlink(&real, &link).unwrap();
+    let broker = Broker::start(&format!("brokerConfigPath={}\n", link.display())).await;
+    assert_eq!(update(&broker.client().await, "maxMessageSize=100").await.code, 0);
+    assert_eq!(std::fs::read_to_string(&real).unwrap(), "maxMessageSize=100\n");
+}
+
 #[tokio::test]
 async fn a_slave_without_an_id_does_not_start_and_a_master_has_id_0() {
     let any_port = "127.0.0.1:0".parse().unwrap();

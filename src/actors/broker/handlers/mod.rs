@@ -5,6 +5,7 @@ mod admin;
 mod clients;
 mod exports;
 mod messages;
+mod modes;
 mod offsets;
 mod recall;
 mod relays;
@@ -13,6 +14,7 @@ mod resets;
 mod send_back;
 mod slaves;
 mod statistics;
+mod timers;
 mod transactions;
 
 use std::net::SocketAddr;
@@ -112,13 +114,19 @@ pub async fn handle(call: Call) -> Response {
         request::GET_ALL_SUBSCRIPTIONGROUP_CONFIG => Ok(exports::groups(&call)),
         own_request::WAIT_METADATA_CHANGE => slaves::wait_metadata_change(&call).await,
         own_request::GET_KEPT_OFFSETS => Ok(slaves::kept_offsets(&call)),
+        own_request::GET_DELETED_TOPICS => slaves::deleted_topics(&call).await,
         own_request::LEAVE_MASTER => slaves::leave_master(&call).await,
         own_request::PROMOTE_BROKER => slaves::promote(&call).await,
         request::GET_BROKER_HA_STATUS => Ok(slaves::ha_status(&call)),
+        request::EXCHANGE_BROKER_HA_INFO => slaves::ha_info(&call),
+        request::GET_TIMER_CHECK_POINT => Ok(timers::checkpoint(&call)),
+        request::GET_TIMER_METRICS => Ok(timers::metrics(&call)),
+        request::SET_MESSAGE_REQUEST_MODE => modes::set(&call),
+        request::GET_ALL_MESSAGE_REQUEST_MODE => Ok(modes::all()),
         request::HEART_BEAT => clients::heartbeat(&call).await,
         request::UNREGISTER_CLIENT => clients::unregister(&call).await,
         request::GET_CONSUMER_LIST_BY_GROUP => clients::consumer_list(&call),
-        request::LOCK_BATCH_MQ => clients::lock_batch(&call),
+        request::LOCK_BATCH_MQ => clients::lock_batch(&call).await,
         request::UNLOCK_BATCH_MQ => clients::unlock_batch(&call),
         request::CHECK_CLIENT_CONFIG => clients::check_config(&call),
         request::QUERY_CONSUMER_OFFSET => offsets::query(&call),

@@ -11,9 +11,11 @@ use crate::actors::ha::FollowState;
 use crate::broker::metadata_sync::{tells_now, HOLD_MS, PROGRESS_EVERY_MS};
 use crate::broker::BrokerError;
 use crate::ha::replicas::SlaveId;
-use crate::proto::body::{to_vec, HaClientRuntimeInfo, HaConnectionRuntimeInfo, HaRuntimeInfo};
-use crate::proto::remoting::requests::{LeaveMasterResponse, MetadataMarks, PromoteBroker, PromoteBrokerResponse};
-use crate::proto::remoting::Response;
+use crate::proto::body::{to_vec, DeletedTopics, HaClientRuntimeInfo, HaConnectionRuntimeInfo, HaRuntimeInfo};
+use crate::proto::remoting::requests::{
+    ExchangeBrokerHaInfo, KeptOffsetsResponse, LeaveMasterResponse, MetadataMarks, PromoteBroker, PromoteBrokerResponse,
+};
+use crate::proto::remoting::{request, Response};
 
 /// 70001. Answered when something has changed that the slave does not have.
 pub async fn wait_metadata_change(call: &Call) -> Result<Response, Refused> {
@@ -30,7 +32,8 @@ pub async fn wait_metadata_change(call: &Call) -> Result<Response, Refused> {
         }
         let (now, waited_ms) = (shared.marks(), shared.now().since(asked) as i64);
         if tells_now(now.since(Some(&seen)), waited_ms) || call.connection.is_closed() {
-            return Ok(Response::success().with_ext(&header(Some(now))));
+            let min_phy_offset = shared.store.min().0 as i64;
+            return Ok(Response::success().with_ext(&MetadataMarks { min_phy_offset, ..header(Some(now)) }));
         }
         let look_again = PROGRESS_EVERY_MS.min(HOLD_MS - waited_ms).max(1);
         let pause = shared.env.clock.sleep(Duration::from_millis(look_again as u64));
@@ -42,7 +45,22 @@ pub async fn wait_metadata_change(call: &Call) -> Result<Response, Refused> {
 pub fn kept_offsets(call: &Call) -> Response {
     let shared = &call.shared;
     let kept = shared.offsets().kept(shared.now());
-    Response::success().with_body(to_vec(&kept))
+    let answer = KeptOffsetsResponse {
+        confirmed: shared.store.confirmed().0 as i64,
+        epoch: shared.ha.epochs().last().map_or(0, |epoch| epoch.number),
+    };
+    Response::success().with_ext(&answer).with_body(to_vec(&kept))
+}
+
+/// 70005
+pub async fn deleted_topics(call: &Call) -> Result<Response, Refused> {
+    let shared = &call.shared;
+    if shared.role.is_slave() {
+        return Err(BrokerError::NotAMaster.into());
+    }
+    let deleted = shared.store.deletions().await;
+    let deleted = deleted.into_iter().map(|(topic, end)| (topic.to_string(), end.0)).collect();
+    Ok(Response::success().with_body(to_vec(&DeletedTopics { deleted })))
 }
 
 /// 70003
@@ -61,6 +79,21 @@ pub async fn leave_master(call: &Call) -> Result<Response, Refused> {
     }
     shared.leave_master().await;
     Ok(Response::success().with_ext(&LeaveMasterResponse { end: shared.store.end().0 as i64 }))
+}
+
+/// 906, as a slave asks it of its master. Who its master is a slave learns from the NameServers, not from this request.
+pub fn ha_info(call: &Call) -> Result<Response, Refused> {
+    let ext = call.ext()?;
+    let asked = ExchangeBrokerHaInfo::decode(&ext)?;
+    let shared = &call.shared;
+    if asked.master_ha_address.is_some() || !shared.role.takes_writes() {
+        return Ok(Response::not_supported(request::EXCHANGE_BROKER_HA_INFO));
+    }
+    Ok(Response::success().with_ext(&ExchangeBrokerHaInfo {
+        master_ha_address: Some(shared.ha_address.to_string().into()),
+        master_flush_offset: Some(shared.store.flushed().0 as i64),
+        master_address: Some(shared.advertised.to_string().into()),
+    }))
 }
 
 /// 907

@@ -5,15 +5,19 @@ use crate::actors::broker::delay;
 use crate::actors::broker::shared::Shared;
 use crate::broker::admin::progress::{progress, Progress, Wanted};
 use crate::broker::admin::queues::{asked_subscription, entries, EntryQuery};
-use crate::broker::admin::runtime::{broker_config, runtime_info, stats_data, RuntimeFacts};
+use crate::broker::admin::runtime::{broker_config, runtime_info, stats_data, Copies, Copy, RuntimeFacts};
 use crate::broker::admin::{clients, offsets, progress as consumption, topics};
+use crate::broker::timer::record::TIMER_QUEUE;
 use crate::broker::{BrokerError, Effect};
+use crate::ha::replicas::{SlaveId, SlaveView};
+use crate::proto::message::system;
 use crate::proto::remoting::requests::{
     CloneGroupOffset, GetBrokerConsumeStats, GetConsumeStats, GetConsumerConnectionList, GetProducerConnectionList,
     GetTopicStatsInfo, QueryConsumeQueue, QueryConsumeTimeSpan, QueryCorrectionOffset, QuerySubscriptionByConsumer,
     QueryTopicConsumeByWho, QueryTopicsByConsumer, ViewBrokerStatsData,
 };
 use crate::proto::remoting::Response;
+use crate::proto::QueueOffset;
 use std::sync::atomic::Ordering;
 
 /// 26
@@ -28,6 +32,9 @@ pub fn runtime(call: &Call) -> Result<Response, Refused> {
     let settings = shared.settings();
     let options = shared.store.options();
     let space = |path: &std::path::Path| shared.env.disk.space(path).ok();
+    let status = shared.ha.status();
+    let slaves: Vec<Copy> = status.slaves.into_iter().map(copy).collect();
+    let copies = Copies { needed: status.needed, in_sync: status.in_sync, slaves: &slaves };
     let facts = RuntimeFacts {
         config: &settings.config,
         started: shared.started,
@@ -35,8 +42,24 @@ pub fn runtime(call: &Call) -> Result<Response, Refused> {
         space: (space(&options.commit_log_dir), space(shared.store.root())),
         delays: &delay::progress(shared),
         parked_pulls: shared.parked_pulls.load(Ordering::Relaxed),
+        copies: (!status.is_slave).then_some(copies),
+        timer: shared.timer.facts(shared.wall(), timed_end(shared)),
     };
     Ok(runtime_info(&facts, &shared.store, &shared.statistics)?)
+}
+
+fn copy(slave: SlaveView) -> Copy {
+    let name = match slave.id {
+        SlaveId::Broker(id) => id.to_string(),
+        SlaveId::Machine(address) => address.to_string(),
+    };
+    Copy { name, behind: slave.behind, behind_ms: slave.behind_ms, in_sync: slave.in_sync }
+}
+
+/// Where the timer topic ends.
+fn timed_end(shared: &Shared) -> QueueOffset {
+    let queue = shared.store.queue(system::TIMER_TOPIC, TIMER_QUEUE);
+    queue.map_or(QueueOffset(0), |queue| queue.max())
 }
 
 /// 202
@@ -168,6 +191,10 @@ pub async fn clone_offsets(call: &Call) -> Result<Response, Refused> {
     );
     tracing::info!(from = &*header.src_group, to = &*header.dest_group, queues = copied, "offsets were cloned");
     effects.push(Effect::PersistOffsets);
+    let moved: Vec<_> = shared.offsets().topics_of(&header.dest_group).cloned().collect();
+    for topic in moved.iter().filter_map(|topic| shared.topic_directory.get(topic)) {
+        shared.wake_for_reset(topic.name(), 0..topic.queues());
+    }
     shared.carry_out_now(effects).await?;
     Ok(Response::success())
 }

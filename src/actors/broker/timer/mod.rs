@@ -3,6 +3,7 @@
 //! It sleeps until the next second that somebody waits for, or until a message comes into the timer topic, where it has
 //! a waiter parked like a consumer's pull.
 
+mod apache;
 mod open;
 mod round;
 mod status;
@@ -23,7 +24,9 @@ use crate::proto::{PhysicalOffset, QueueOffset};
 use crate::store::timer::TimerLog;
 use crate::store::{ConsumeQueue, Trouble};
 
-use open::{Apache, Recovered};
+use apache::Apache;
+pub use apache::Progress as ApacheProgress;
+use open::Recovered;
 pub use status::{TimerStatus, RECALLS_PER_SECOND_MAX};
 
 /// How often what is delivered is written down while the commit log is not on disk that far.
@@ -228,7 +231,7 @@ impl State {
             self.pinned = oldest.unwrap_or(NOTHING);
             self.shared.store.pin(oldest);
         }
-        self.shared.timer.set_progress(timer.pending(), timer.next());
+        self.shared.timer.set_progress(timer.pending(), timer.next(), timer.first(), timer.under_way());
         Ok(match (waits, timer.log().is_synced()) {
             (true, _) => Settled::Waits,
             (false, false) => Settled::Unsynced,

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::broker::timer::record::copied_number;
-use crate::broker::timer::{DueSecond, Timer};
-use crate::env::{Canary, OpenMode};
+use crate::broker::timer::Timer;
+use crate::env::Canary;
 use crate::proto::{PhysicalOffset, QueueOffset};
-use crate::store::timer::{LogScan, Pending, PendingKind, TimerLog, Unit, UnitLog, UnitPosition};
+use crate::store::timer::{LogScan, Pending, TimerLog, Unit, UnitLog, UnitPosition};
 use crate::store::{ConsumeQueue, Store};
 
 /// What a start has recovered of the commit log, before anything new is stored.
@@ -22,41 +22,6 @@ pub struct Recovered {
     pub next: QueueOffset,
 }
 
-/// What a RocketMQ broker has delivered of a store that it left to us: `config/timercheck`, which metaq never writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Apache {
-    /// `lastReadTimeMs`: what was to come out before is delivered,
-    read_to: i64,
-    /// `lastTimerQueueOffset`: if it was taken in, that is, its number is below.
-    next: QueueOffset,
-}
-
-impl Apache {
-    /// What the file says; nothing if there is none.
-    ///
-    /// # Errors
-    /// The disk's.
-    pub fn read(store: &Store) -> io::Result<Apache> {
-        let path = store.root().join("config").join("timercheck");
-        if !store.env.disk.exists(&path) {
-            return Ok(Apache::default());
-        }
-        let mut bytes = [0; 24];
-        let read = store.env.disk.open(&path, OpenMode::Read)?.read_at(0, &mut bytes)?;
-        let number = |at: usize| bytes[at..].first_chunk().map_or(0, |bytes| i64::from_be_bytes(*bytes));
-        Ok(match read == bytes.len() {
-            true => Apache { read_to: number(0), next: QueueOffset(number(16).max(0) as u64) },
-            false => Apache::default(),
-        })
-    }
-
-    /// Whether RocketMQ has delivered a record. What it delivered in its last second may not be known.
-    pub fn has_delivered(&self, pending: &Pending) -> bool {
-        let out_ms = DueSecond(pending.second).out_ms();
-        pending.number < self.next && pending.kind != PendingKind::Roll && out_ms < self.read_to
-    }
-}
-
 /// Opens the timer of a store whose timer topic has this queue.
 ///
 /// # Errors
@@ -64,6 +29,7 @@ impl Apache {
 pub async fn open(store: &Store, queue: &ConsumeQueue, recovered: Recovered) -> io::Result<Timer<TimerLog>> {
     let mut log = TimerLog::open(Arc::clone(&store.env.disk), store.root()).await?;
     if let Some(foreign) = first_foreign(&mut log, recovered, |pending| matches(store, queue, pending))? {
+        crate::sometimes!("the timer log was ahead of the commit log");
         tracing::warn!(from = foreign.0, "the timer log is ahead of the commit log, which has lost its end: cut");
         log.cut(foreign).await?;
     }
@@ -120,26 +86,4 @@ fn matches(store: &Store, queue: &ConsumeQueue, pending: &Pending) -> io::Result
     let mut entries = Vec::new();
     store.entries(queue, pending.number, 1, &mut entries).map_err(io::Error::other)?;
     Ok(entries.first().is_some_and(|(number, entry)| *number == pending.number && entry.physical == pending.record))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_rocketmq_delivered_is_left_out() {
-        let apache = Apache { read_to: 5_000, next: QueueOffset(10) };
-        let pending = |second, number, kind| Pending {
-            kind,
-            second,
-            previous: None,
-            record: PhysicalOffset(0),
-            size: 1,
-            number: QueueOffset(number),
-        };
-        assert!(apache.has_delivered(&pending(5, 9, PendingKind::Deliver)), "its slot 4000 was read");
-        assert!(!apache.has_delivered(&pending(6, 9, PendingKind::Deliver)), "its slot 5000 comes next");
-        assert!(!apache.has_delivered(&pending(5, 10, PendingKind::Deliver)), "not taken in by then");
-        assert!(!Apache::default().has_delivered(&pending(5, 0, PendingKind::Deliver)));
-    }
 }

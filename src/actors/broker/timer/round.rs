@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ractor::ActorRef;
 
+use super::apache::Apache;
 use super::{open, OpenTimer, State, TimerMessage, Trims, NOTHING, RETRY_MS, SETTLE_EVERY_MS, TRIM_EVERY_MS};
 use crate::actors::broker::due::{Due, Outcome};
 use crate::actors::broker::shared::Shared;
@@ -73,7 +74,7 @@ impl State {
                 self.shared.store.queue_or_create(system::TIMER_TOPIC, TIMER_QUEUE).map_err(io::Error::other)?;
             let timer = open::open(&self.shared.store, &queue, self.recovered).await?;
             self.shared.timer.set_recalls(timer.recalls());
-            let apache = open::Apache::read(&self.shared.store)?;
+            let apache = Apache::read(&self.shared.store)?;
             self.open = Some(OpenTimer { timer, queue, apache });
         }
         let now = Now { wall: self.shared.wall(), monotonic: self.shared.now() };
@@ -125,7 +126,10 @@ impl State {
             timer.leave_out(*number);
             match read_pending(&self.shared, &mut bytes, entry.physical, *number, now) {
                 Ok(pending) if apache.has_delivered(&pending) => timer.leave_out(QueueOffset(number.0 + 1)),
-                Ok(pending) => timer.take_in(pending),
+                Ok(pending) => {
+                    timer.take_in(pending);
+                    self.shared.statistics.broker.timed_in.add(u64::from(pending.kind != PendingKind::Recall));
+                }
                 Err(ReadError::Never(error)) => {
                     let why = error.why();
                     effects.push(Effect::Report(Report::TimedLost { number: *number, why }));
@@ -140,7 +144,7 @@ impl State {
         self.shared.carry_out(effects);
         timer.write()?;
         result?;
-        self.shared.timer.set_progress(timer.pending(), timer.next());
+        self.shared.timer.set_progress(timer.pending(), timer.next(), timer.first(), timer.under_way());
         if entries.is_empty() && timer.next() < max {
             let what = format!("no entries from {} on although there are {}", timer.next().0, max.0);
             return Err(io::Error::other(what));
@@ -209,11 +213,14 @@ impl State {
             true => self.deliveries.put_again(due).await,
             false => self.deliveries.deliver(due).await,
         };
-        let mut effects = Vec::new();
+        let (mut effects, mut delivered) = (Vec::new(), 0);
         let now = Now { monotonic: self.shared.now(), ..now };
         for (TimedDue { due, .. }, outcome) in outcomes {
             match outcome {
-                Outcome::Stored { end } => timer.on_done(&due, Some(end)),
+                Outcome::Stored { end } => {
+                    timer.on_done(&due, Some(end));
+                    delivered += 1;
+                }
                 Outcome::Failed if self.shared.env.canary(Canary::TimerGivesUp) => timer.on_done(&due, None),
                 Outcome::Failed => timer.on_failed(&due, now),
                 Outcome::Never(error) => {
@@ -225,6 +232,7 @@ impl State {
                 }
             }
         }
+        self.shared.statistics.broker.timed_out.add(delivered);
         self.shared.carry_out(effects);
     }
 

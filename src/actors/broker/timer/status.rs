@@ -4,21 +4,40 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::broker::admin::runtime::TimerFacts;
 use crate::broker::timer::DueSecond;
+use crate::env::Millis;
 use crate::proto::QueueOffset;
 
 /// How many messages may be taken back in one second: their names are in memory while it is delivered.
 pub const RECALLS_PER_SECOND_MAX: u32 = 65_536;
 
 /// Shared between the timer, which writes it, and sessions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct TimerStatus {
     /// Deliveries have begun up to this second.
     frontier: AtomicI64,
     pending: AtomicU64,
     next: AtomicU64,
+    /// The first second that somebody waits for; `i64::MAX` if nobody does.
+    first: AtomicI64,
+    /// Messages that are being delivered.
+    under_way: AtomicU64,
     /// Messages to take back, by second.
     recalls: Mutex<BTreeMap<i64, u32>>,
+}
+
+impl Default for TimerStatus {
+    fn default() -> TimerStatus {
+        TimerStatus {
+            frontier: AtomicI64::new(0),
+            pending: AtomicU64::new(0),
+            next: AtomicU64::new(0),
+            first: AtomicI64::new(i64::MAX),
+            under_way: AtomicU64::new(0),
+            recalls: Mutex::default(),
+        }
+    }
 }
 
 impl TimerStatus {
@@ -51,10 +70,29 @@ impl TimerStatus {
         self.recalls.lock().unwrap_or_else(PoisonError::into_inner).extend(known);
     }
 
-    /// How far the timer is.
-    pub fn set_progress(&self, pending: u64, next: QueueOffset) {
+    /// How far the timer is; `first` is the first second that somebody waits for.
+    pub fn set_progress(&self, pending: u64, next: QueueOffset, first: Option<i64>, under_way: u64) {
         self.pending.store(pending, Ordering::Relaxed);
         self.next.store(next.0, Ordering::Relaxed);
+        self.first.store(first.unwrap_or(i64::MAX), Ordering::Relaxed);
+        self.under_way.store(under_way, Ordering::Relaxed);
+    }
+
+    /// What waits for times below this one, as `TIMER_OUT_MS` counts them, is delivered.
+    pub fn read_ms(&self) -> i64 {
+        let begun = self.frontier.load(Ordering::SeqCst);
+        DueSecond(begun.min(self.first.load(Ordering::Relaxed))).out_ms()
+    }
+
+    /// What tools are told, with the timer topic's end.
+    pub fn facts(&self, wall: Millis, end: QueueOffset) -> TimerFacts {
+        let first = self.first.load(Ordering::Relaxed);
+        let late = if first == i64::MAX { 0 } else { wall.0 - DueSecond(first).begins().0 };
+        TimerFacts {
+            seconds_behind: late.max(0) / 1000,
+            not_taken_in: end.0.saturating_sub(self.next().0),
+            under_way: self.under_way.load(Ordering::Relaxed),
+        }
     }
 
     /// Messages that wait, of those taken in.

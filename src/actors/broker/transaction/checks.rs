@@ -143,6 +143,7 @@ impl State {
         let counts = !asked.is_empty() || self.shared.env.canary(Canary::UnaskedCounts);
         if asked.is_empty() {
             // TXN-6: what nobody hears is no question. Its group may come back, and decide then.
+            crate::sometimes!("nobody was there to be asked about a transaction");
             self.shared.carry_out(vec![Effect::Report(Report::NobodyToAsk { group: id.group.clone() })]);
         }
         if !counts && ledger.next().0 - due.half.0 < ROLL_DISTANCE {

@@ -253,7 +253,7 @@ impl State {
             }
             outcome = outcome.and(stored.as_ref().map(drop).map_err(ToString::to_string));
             // Whoever asked may be gone.
-            let _ = done.send(stored.map(drop));
+            let _ = done.send(stored.and_then(|_| outcomes.are_safe()));
         }
         if let Some(ledger) = &self.ledger {
             self.shared.half_messages.publish(ledger);

@@ -303,6 +303,18 @@ impl State {
 struct Outcomes(Option<Appended>);
 
 impl Outcomes {
+    /// Whether a producer may be told that it is done: it is as safe as a message that is answered with SEND_OK.
+    fn are_safe(&self) -> Result<(), BrokerError> {
+        let unclear = |what: &str| {
+            Err(BrokerError::StoreFailed { what: format!("{what}: the transaction may or may not have ended") })
+        };
+        match self.0.as_ref().map(|appended| appended.durability) {
+            Some(Durability::ReplicationTimedOut | Durability::NotReplicated) => unclear("too few slaves have it"),
+            Some(Durability::SyncTimedOut) => unclear("the log was not synced in time"),
+            _ => Ok(()),
+        }
+    }
+
     /// Where an item was stored. A slow sync is no reason to decide a second time.
     fn stored(&self, item: usize) -> Result<Stored, BrokerError> {
         let unclear = |what: &str| {

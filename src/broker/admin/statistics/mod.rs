@@ -56,6 +56,10 @@ pub struct BrokerCounters {
     pub missed: Counter,
     /// Messages that could not be stored.
     pub failed_puts: Counter,
+    /// Messages that the timer took in.
+    pub timed_in: Counter,
+    /// Messages that the timer delivered.
+    pub timed_out: Counter,
 }
 
 /// The broker's rates, each over 10 s, 60 s and 600 s.
@@ -69,6 +73,10 @@ pub struct BrokerRates {
     pub missed: Rates,
     /// Messages read.
     pub transferred: Rates,
+    /// Messages that the timer took in.
+    pub timed_in: Rates,
+    /// Messages that the timer delivered.
+    pub timed_out: Rates,
 }
 
 /// Totals at the last midnights and now.
@@ -97,7 +105,7 @@ struct Tables {
     topics: BTreeMap<Arc<str>, TrackedTopic>,
     groups: BTreeMap<(Arc<str>, Arc<str>), TrackedGroup>,
     broker: [Series; 2],
-    rates: [Rate; 4],
+    rates: [Rate; 6],
     day: i64,
     puts: DayTotals,
     gets: DayTotals,
@@ -188,7 +196,14 @@ impl Statistics {
         if day != tables.day {
             tables.new_day(broker, day);
         }
-        let growing = [broker.puts.sum(), broker.found.calls(), broker.missed.calls(), broker.gets.sum()];
+        let growing = [
+            broker.puts.sum(),
+            broker.found.calls(),
+            broker.missed.calls(),
+            broker.gets.sum(),
+            broker.timed_in.sum(),
+            broker.timed_out.sum(),
+        ];
         tables.rates.iter_mut().zip(growing).for_each(|(rate, value)| rate.note(now, value));
         if now < tables.next_sample {
             return;
@@ -240,8 +255,8 @@ impl Statistics {
 
     /// The broker's rates.
     pub fn rates(&self) -> BrokerRates {
-        let [puts, found, missed, transferred] = self.tables().rates.each_ref().map(Rate::rates);
-        BrokerRates { puts, found, missed, transferred }
+        let [puts, found, missed, transferred, timed_in, timed_out] = self.tables().rates.each_ref().map(Rate::rates);
+        BrokerRates { puts, found, missed, transferred, timed_in, timed_out }
     }
 
     /// Messages stored, and messages read, by day.

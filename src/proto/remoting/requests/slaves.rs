@@ -12,6 +12,18 @@ ext_fields! {
         groups: i64 = "groups",
         offsets: i64 = "offsets",
         delays: i64 = "delays",
+        /// In an answer where the master's log begins.
+        min_phy_offset: i64 = "minPhyOffset" or 0,
+    }
+}
+
+ext_fields! {
+    /// The answer to 70002, whose body holds the offsets.
+    pub struct KeptOffsetsResponse {
+        /// Up to here the slave's log is confirmed; -1 from a slave that does not say.
+        confirmed: i64 = "confirmedPhyOffset" or -1,
+        /// Its last epoch; 0 is none.
+        epoch: i32 = "epoch" or 0,
     }
 }
 

@@ -14,8 +14,8 @@ import java.util.concurrent.Future;
  * Runs the checks named on the command line, or all, several at a time.
  *
  * <p>Reads NAMESRV_ADDR, INTEROP_DRIVER (the name to report under) and INTEROP_RUN (what makes
- * this run's topics and groups unique). Checks whose name ends in "-after" need a broker restart
- * after "all", or something else that the harness does, and have to be named.
+ * this run's topics and groups unique). Checks whose name ends in "-after" or begins with "migrate-"
+ * need a broker restart after "all", or something else that the harness does, and have to be named.
  */
 public final class Driver {
     private static final int AT_A_TIME = 8;
@@ -35,6 +35,7 @@ public final class Driver {
         SendChecks.addTo(checks);
         ConsumeChecks.addTo(checks);
         QueryChecks.addTo(checks);
+        MigrationChecks.addTo(checks);
         AcrossChecks.addTo(checks);
         Load.addTo(checks);
     }
@@ -50,7 +51,7 @@ public final class Driver {
         List<String> names = new ArrayList<>(wanted);
         if (names.isEmpty() || names.contains("all")) {
             names = new ArrayList<>(checks.keySet());
-            names.removeIf(name -> name.endsWith("-after"));
+            names.removeIf(name -> name.endsWith("-after") || name.startsWith("migrate-"));
         }
         System.out.println("plan " + String.join(" ", names));
 

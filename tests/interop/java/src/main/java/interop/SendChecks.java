@@ -1,5 +1,6 @@
 package interop;
 
+import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -22,6 +23,10 @@ final class SendChecks {
 
     static void addTo(Map<String, Driver.Check> checks) {
         checks.put("delayed", SendChecks::delayed);
+        // Clients before 5.0 know no times.
+        if (timeSetter("setDeliverTimeMs") != null) {
+            checks.put("timed", SendChecks::timed);
+        }
         checks.put("auto-create", SendChecks::autoCreate);
         checks.put("send", SendChecks::send);
         checks.put("async", SendChecks::async);
@@ -163,6 +168,40 @@ final class SendChecks {
             long waited = got.getStoreTimestamp() - got.getBornTimestamp();
             Scene.expect(waited >= seconds * 1000 - 50, "level " + seconds + " came after " + waited + " ms");
             Scene.expectEqual(topic, got.getTopic(), "topic");
+        }
+    }
+
+    /** Messages with a time of their own come in its second, whatever the order in which they were sent. */
+    private static void timed(Scene scene) throws Exception {
+        String topic = scene.topic();
+        DefaultMQProducer producer = scene.producer();
+        Inbox inbox = consumeAll(scene, topic);
+        long now = System.currentTimeMillis();
+        Map<String, Long> due = Map.of("at", now + 5000, "after", now + 3000, "past", now);
+        Message at = Scene.message(topic, "at");
+        timeSetter("setDeliverTimeMs").invoke(at, now + 5000);
+        Message after = Scene.message(topic, "after");
+        timeSetter("setDelayTimeMs").invoke(after, 3000L);
+        Message past = Scene.message(topic, "past");
+        timeSetter("setDeliverTimeMs").invoke(past, now - 60_000);
+        for (Message message : List.of(at, after, past)) {
+            Scene.sent(producer.send(message));
+        }
+        inbox.awaitExactly(List.of("at", "after", "past"));
+        Scene.expectEqual(List.of("past", "after", "at"), inbox.bodies(), "order");
+        for (MessageExt got : inbox.all()) {
+            long late = got.getStoreTimestamp() - due.get(Inbox.body(got));
+            Scene.expect(late >= 0 && late < 5000, Inbox.body(got) + " came " + late + " ms after its time");
+            Scene.expectEqual(topic, got.getTopic(), "topic");
+        }
+    }
+
+    /** The method of a message that sets a time; null if this client has none. */
+    private static Method timeSetter(String name) {
+        try {
+            return Message.class.getMethod(name, long.class);
+        } catch (NoSuchMethodException absent) {
+            return null;
         }
     }
 
