@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use tracing::Instrument;
+
 use super::error::Error;
 use super::instance::Shared;
 use super::rules::backoff::Backoff;
@@ -48,6 +50,11 @@ impl Connections {
 
     /// Sends a request and waits for its answer, whatever its code, for `limit` in all.
     pub async fn call(&self, address: &str, command: Command, limit: Duration) -> Result<Command, Error> {
+        let span = tracing::debug_span!("request", code = command.code, address);
+        self.exchange(address, command, limit).instrument(span).await
+    }
+
+    async fn exchange(&self, address: &str, command: Command, limit: Duration) -> Result<Command, Error> {
         let clock = &*self.env.clock;
         let deadline = Deadline::after(clock, limit);
         let link = self.link(address)?;

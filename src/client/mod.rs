@@ -12,6 +12,10 @@
 //! | look after the cluster | [`Client::admin`], [`Admin`] |
 //! | have it proved that nothing went wrong | [`Client::record`], [`Recorder`] |
 
+//!
+//! Failures that it deals with itself are `tracing` events at debug, within spans: `send` for each send, `queue` for what
+//! a consumer does in one, `rebalance`, and `request` for each question to a server.
+
 mod admin;
 mod compression;
 mod connections;

@@ -6,6 +6,7 @@ mod compressing;
 mod consuming;
 mod filtering;
 mod fixed_queues;
+mod living;
 mod ordering;
 mod polling;
 mod producing;

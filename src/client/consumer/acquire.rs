@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use tracing::Instrument;
 
 use super::core::{Core, Handler};
 use super::owned::OwnedQueue;
@@ -76,14 +77,17 @@ impl State {
         let owned = Arc::new(owned);
         self.core.owned().insert(owned.queue.clone(), Arc::clone(&owned));
         let core = Arc::clone(&self.core);
-        match self.core.handler {
-            Handler::Scheduled(_) => drop(ractor::concurrency::spawn(scheduled::run(core, owned))),
-            Handler::Orderly(_) => {
-                ractor::concurrency::spawn(orderly::run(Arc::clone(&core), Arc::clone(&owned)));
-                ractor::concurrency::spawn(pull::run(core, owned));
-            }
-            Handler::Concurrent(_) | Handler::Poll(_) => drop(ractor::concurrency::spawn(pull::run(core, owned))),
+        let MessageQueue { topic, broker_name: broker, queue_id } = &owned.queue;
+        let span = tracing::debug_span!("queue", group = core.group, topic, broker, queue_id);
+        if let Handler::Scheduled(_) = self.core.handler {
+            ractor::concurrency::spawn(scheduled::run(core, owned).instrument(span));
+            return;
         }
+        if let Handler::Orderly(_) = self.core.handler {
+            let worker = orderly::run(Arc::clone(&core), Arc::clone(&owned));
+            ractor::concurrency::spawn(worker.instrument(span.clone()));
+        }
+        ractor::concurrency::spawn(pull::run(core, owned).instrument(span));
     }
 
     /// Gives queues back: nothing begins in them any more; where a listener still runs in order, the rest waits for it.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
+use tracing::Instrument;
 
 use super::core::Core;
 use super::owned::OwnedQueue;
@@ -127,6 +128,11 @@ impl Actor for RebalanceActor {
 impl State {
     /// Computes the share of each topic and makes it so.
     async fn rebalance(&mut self) {
+        let span = tracing::debug_span!("rebalance", group = self.core.group);
+        self.share_anew().instrument(span).await;
+    }
+
+    async fn share_anew(&mut self) {
         if self.core.is_stopping() || self.core.client.is_closed() {
             return;
         }

@@ -13,6 +13,7 @@ use std::slice::from_mut;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Semaphore;
+use tracing::Instrument;
 
 use self::gather::Gathering;
 use self::options::Settings;
@@ -241,7 +242,9 @@ impl Inner {
     ) -> Result<Vec<Sent>, SendError> {
         let about = (packet.properties.as_str(), packet.body.len());
         let traced = self.client.trace_sending(&self.group, &packet.topic, &packet.ids, about);
-        let result = self.deliver(packet, target, deadline).await;
+        let (group, topic, messages) = (&*self.group, &*packet.topic, packet.ids.len());
+        let span = tracing::debug_span!("send", group, topic, messages);
+        let result = self.deliver(packet, target, deadline).instrument(span).await;
         if let Some(recorded) = recorded {
             recorded.ended(&result);
         }

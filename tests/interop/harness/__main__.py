@@ -9,13 +9,13 @@ import threading
 import time
 from pathlib import Path
 
-from . import across, apache_broker, drivers, migration, mqadmin, process, processes, toolchain
+from . import across, apache_broker, cli, drivers, migration, mqadmin, process, processes, toolchain
 from .cluster import ApacheCluster, MetaqCluster
 from .report import Report
 
 RESULTS = toolchain.HERE / "results-apache.txt"
-# Groups of checks that are no client's driver; all need Java.
-GROUPS = ["across", "mqadmin", "apache-broker", "processes", "migration"]
+# Groups of checks that are no client's driver; all but `cli` need Java.
+GROUPS = ["across", "cli", "mqadmin", "apache-broker", "processes", "migration"]
 
 
 def main():
@@ -75,7 +75,7 @@ class Target:
             return
         chosen = [d for d in drivers.ALL if self.wanted(d.name) and d.prepare(self.report, self.name)]
         groups = [g for g in GROUPS if self.wanted(g)]
-        if groups or self.name == "apache":
+        if set(groups) - {"cli"} or self.name == "apache":
             absent = toolchain.missing("java", "mvn")
             if absent:
                 for name in groups or ["cluster"]:
@@ -121,6 +121,7 @@ class Target:
     def run_groups(self, groups):
         actions = {
             "across": self.run_across,
+            "cli": self.run_cli,
             "mqadmin": self.run_mqadmin,
             "apache-broker": self.run_apache_broker,
             "processes": self.run_processes,
@@ -134,6 +135,12 @@ class Target:
         cluster = self.cluster(directory / "cluster")
         cluster.start()
         across.run(self.report, cluster, f"r{os.getpid()}", directory)
+        cluster.stop()
+
+    def run_cli(self):
+        cluster = self.cluster(self.directory / "cli")
+        cluster.start()
+        cli.run(self.report, cluster, self.options.metaq.resolve())
         cluster.stop()
 
     def run_mqadmin(self):
