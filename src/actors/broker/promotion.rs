@@ -16,7 +16,6 @@ use super::timer::TimerMessage;
 use crate::broker::role::{Progress, Promotion, Step, MASTER_ID};
 use crate::broker::Effect;
 use crate::config::broker::{BrokerConfig, BrokerRole};
-use crate::env::Canary;
 use crate::proto::remoting::{own_request, Command};
 use crate::proto::PhysicalOffset;
 
@@ -137,7 +136,6 @@ impl PromotionArguments {
             }
             Step::LowerOffsets => return self.lower_offsets().await,
             Step::BeginEpoch => return self.begin_epoch().await,
-            Step::LoadTransactions if shared.env.canary(Canary::PromotedForgetsHalves) => {}
             Step::LoadTransactions => return shared.load_transactions().await,
             Step::SaveRole => return self.save_role().await,
             Step::TakeWrites => self.take_writes(),
