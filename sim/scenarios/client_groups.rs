@@ -184,9 +184,6 @@ impl Storm {
             self.world.kill(broker);
         }
         self.world.sleep(Duration::from_millis(self.plan.below(5_000))).await;
-        if let Listening::Orderly(owners) = &self.listening {
-            owners.locks_forgotten(self.world.now());
-        }
         self.world.restart(broker);
         self.world.run_program(broker);
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures::channel::oneshot;
 use metaq::client::{
-    Action, Client, ConsumeFrom, Error, Message, NextPull, OrderlyAction, PushConsumer, Received, ScheduledConsumer,
-    SendError, Sent,
+    Action, Client, ConsumeFrom, Durability, Error, Message, NextPull, OrderlyAction, PushConsumer, Received,
+    ScheduledConsumer, SendError, Sent,
 };
 
 use crate::checkers::{acknowledged_kept, nothing_read_early, offsets_dense, Violation};
@@ -83,6 +83,7 @@ pub fn produce(
 
 fn outcome(number: u64, result: Result<Sent, SendError>) -> Event {
     match result {
+        Ok(sent) if sent.durability != Durability::AsAsked => Event::Unknown(number),
         Ok(sent) => Event::Acknowledged(number, (queue_of(&sent.queue), sent.offset as u64)),
         // A broker that answers with a system error may have stored it all the same.
         Err(error) if error.may_be_stored() || error.error.code() == Some(1) => Event::Unknown(number),
@@ -240,8 +241,6 @@ struct Ownership {
     still: BTreeSet<NodeId>,
     /// No call takes long any more.
     calm: bool,
-    /// Until when members may rely on locks that a broker has forgotten.
-    forgotten_until: Duration,
 }
 
 #[derive(Default)]
@@ -269,17 +268,12 @@ impl Owners {
         self.table().calm = true;
     }
 
-    /// A broker has died, and its locks with it. Clients rely on theirs for up to 30 s more.
-    pub fn locks_forgotten(&self, now: Duration) {
-        self.table().forgotten_until = now + Duration::from_secs(31);
-    }
-
     fn begin(&self, world: &World, node: NodeId, place: &Place) -> Result<Call, Violation> {
         let (queue, offset) = place;
         let mut table = self.table();
-        let Ownership { queues, still, forgotten_until, .. } = &mut *table;
+        let Ownership { queues, still, .. } = &mut *table;
         let owned = queues.entry(queue.clone()).or_default();
-        let excused = |other| still.contains(&other) || !world.is_alive(other) || world.now() < *forgotten_until;
+        let excused = |other| still.contains(&other) || !world.is_alive(other);
         if let Some((other, _)) = owned.call.filter(|(other, _)| *other != node && !excused(*other)) {
             let finding = format!("{queue}: {node:?} begins at {offset} while a call of {other:?} runs");
             return Err(Violation::new("a queue has one owner", finding));

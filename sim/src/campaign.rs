@@ -24,9 +24,9 @@ const AUDIT_EVERY: usize = 50;
 pub struct Campaign {
     /// The simulator.
     pub binary: PathBuf,
-    /// Scenarios, which take turns.
+    /// Scenarios, which take turns. One may have many turns.
     pub scenarios: Vec<&'static str>,
-    /// The first seed; the others follow it.
+    /// The first seed; every run has the next one.
     pub first_seed: u64,
     /// Runs begin until this much real time has passed.
     pub lasts: Duration,
@@ -119,7 +119,7 @@ impl Campaign {
                 return false;
             }
             let scenario = self.scenarios[index % self.scenarios.len()];
-            let seed = self.first_seed + (index / self.scenarios.len()) as u64;
+            let seed = self.first_seed + index as u64;
             let run = child(&self.binary, scenario, seed, &self.canaries);
             let again = (index % AUDIT_EVERY == 0).then(|| child(&self.binary, scenario, seed, &self.canaries));
             if !run.passed {

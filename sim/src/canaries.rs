@@ -115,6 +115,13 @@ pub const ALL: &[Planted] = &[
     row(Canary::LockForEver, "locks", &["locks come free"]),
     row(Canary::AnybodyUnlocks, "locks", &[HOLDER]),
     row(Canary::LockEndsWithConnection, "locks", &[HOLDER]),
+    // Order.
+    row(Canary::LocksNotSaved, "locks", &[HOLDER]),
+    row(Canary::LocksNotSaved, "client_ordered", &["a queue has one owner"]),
+    row(Canary::PromotedLocksAtOnce, "ordered_promotion", &["a queue has one owner"]),
+    row(Canary::DuplicatesForgotten, "retried_sends", &["messages are stored once"]),
+    row(Canary::ResetsForgotten, "late_commits", &["a reset is not undone"]),
+    row(Canary::FencingOff, "fenced_owners", &[OFFSETS]),
     row(Canary::StaleOffsetsPushed, "promotion", &["no offset goes back at a slave", OFFSETS]),
     row(Canary::SlaveMissesChanges, "slave_metadata", &["slaves have their master's tables"]),
     row(Canary::DeadMemberStays, "members", &["members are who is there"]),

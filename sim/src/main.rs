@@ -23,6 +23,7 @@ use sim::plan::Plan;
 use sim::report::{failure, Report};
 use sim::runner::{self, Watch};
 use sim::scenarios::{self, Scenario};
+use sim::shrink::Effort;
 use sweeping::Sweep;
 
 /// Runs metaq in simulated clusters. A plan, or a scenario and a seed, always gives the same run.
@@ -63,8 +64,11 @@ enum Action {
         #[arg(long, default_value_t = 2)]
         jobs: usize,
         /// Runs in all, about.
-        #[arg(long, default_value_t = 600)]
+        #[arg(long, default_value_t = 2_000)]
         runs: usize,
+        /// Seconds of processor time in all, about.
+        #[arg(long, default_value_t = 60)]
+        cpu: u64,
     },
     /// Writes a run as one page for a browser.
     Show {
@@ -185,7 +189,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Action::Canaries { only, jobs, json, shrink } => hunt_canaries(&only, jobs, json, shrink),
         Action::Run { which, json, branch } => play(&which, Watch { print: false, branch }, json),
         Action::Replay(which) => play(&which, Watch { print: true, branch: None }, false),
-        Action::Shrink { which, out, jobs, runs } => explain::shrink(&which.plan()?, out, jobs, runs),
+        Action::Shrink { which, out, jobs, runs, cpu } => {
+            let (binary, cpu_ms_max) = (std::env::current_exe()?, cpu * 1_000);
+            explain::shrink(&which.plan()?, out, Effort { binary, jobs, runs_max: runs, cpu_ms_max, schedules: 2 })
+        }
         Action::Show { which, out, compare } => explain::show(&which.plan()?, &which.words(), out, compare),
         Action::Why { which, jobs, branches } => explain::why(&which.plan()?, jobs, branches),
         Action::Sweep(sweep) => sweep.run(),

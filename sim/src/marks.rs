@@ -9,6 +9,10 @@ use std::sync::{Mutex, PoisonError};
 pub const ALL: &[&str] = &[
     "a group commits at a slave",
     "an old master goes on for a while",
+    "a former owner commits after the broker's crash",
+    "a promoted broker dies soon",
+    "a broker died between a reset and its taking up",
+    "a message was sent again until it was acknowledged",
     "a machine was told to die and was dead already",
     "a machine was paused twice at once",
     "a process that may fail ended by itself",

@@ -42,8 +42,14 @@ mod many_topics;
 mod model;
 #[path = "../scenarios/nameservers.rs"]
 mod nameservers;
+#[path = "../scenarios/order.rs"]
+mod order;
 #[path = "../scenarios/ping.rs"]
 mod ping;
+#[path = "../scenarios/resets.rs"]
+mod resets;
+#[path = "../scenarios/retried.rs"]
+mod retried;
 #[path = "../scenarios/registers.rs"]
 mod registers;
 #[path = "../scenarios/replication.rs"]
@@ -146,6 +152,11 @@ pub const ALL: &[Scenario] = &[
     clients::MEMBERS,
     clients::DEAD_LETTERS,
     clients::LONG_POLL,
+    order::FENCED,
+    order::PROMOTED,
+    resets::LATE,
+    retried::RETRIED,
+    retried::PROMOTED,
     processes::PROCESSES,
     filters::FILTERS,
     requests::REQUESTS,

@@ -64,7 +64,7 @@ pub struct Attribute {
 }
 
 /// The attributes of topics.
-pub const TOPIC_ATTRIBUTES: [Attribute; 4] = [
+pub const TOPIC_ATTRIBUTES: [Attribute; 5] = [
     Attribute { key: "queue.type", changeable: false, values: &["SimpleCQ", "BatchCQ"] },
     Attribute { key: "cleanup.policy", changeable: false, values: &["DELETE", "COMPACTION"] },
     Attribute {
@@ -73,7 +73,12 @@ pub const TOPIC_ATTRIBUTES: [Attribute; 4] = [
         values: &["UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"],
     },
     Attribute { key: "reserve.time", changeable: true, values: &[] },
+    Attribute { key: DEDUPLICATION_WINDOW, changeable: true, values: &[] },
 ];
+
+/// For how many ms a topic's sends are known by their UNIQ_KEY; 0: not at all, whatever the broker's setting says. Ours:
+/// RocketMQ's brokers refuse it.
+pub const DEDUPLICATION_WINDOW: &str = "deduplication.window";
 
 /// The attributes of groups.
 pub const GROUP_ATTRIBUTES: [Attribute; 1] = [Attribute { key: "priority.factor", changeable: true, values: &[] }];

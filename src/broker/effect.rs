@@ -18,6 +18,8 @@ pub enum Effect {
     PersistGroups,
     /// Write `consumerOffset.json` now and not with the next regular save.
     PersistOffsets,
+    /// Write `queueLocks.json`, before a client is told of a lock that is new.
+    PersistLocks,
     /// Register with all NameServers now: a snapshot taken when this is carried out is the newest.
     Register,
     /// Drop the queues of a deleted topic from the store.

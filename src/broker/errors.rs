@@ -158,6 +158,8 @@ pub enum BrokerError {
     CommitOffsetMissing { topic: String },
     #[error("offset[{offset}] of topic[{topic}] queueId[{queue_id}] is illegal, it can be -1 to {max}")]
     CommitOffset { topic: String, queue_id: i32, offset: i64, max: i64 },
+    #[error("queueId[{queue_id}] of topic[{topic}] is locked by {holder}: only its commits count, use a reset")]
+    CommitLocked { topic: String, queue_id: i32, holder: String },
     #[error("queueId[{queue_id}] is illegal, topic[{topic}] has {queues} queues")]
     QueueId { topic: String, queue_id: i32, queues: i32 },
     #[error("Topic {topic} does not exist")]
@@ -281,6 +283,7 @@ impl BrokerError {
             | StoreFailed { .. }
             | Sql92Disabled
             | NoRecord { .. }
+            | CommitLocked { .. }
             | ResetOffsetOutOfRange { .. }
             | ResetOnSlave
             | ChangeOnSlave { .. }

@@ -261,6 +261,9 @@ fn print_broker(broker: &BrokerHandle, data: &Path) {
 fn run(serving: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     start_logging();
     real::process::give_back_large_buffers();
+    if let Err(error) = real::process::raise_open_files() {
+        tracing::warn!(%error, "the number of files that may be open at once stays as it is");
+    }
     // One thread for sessions and log writer is the fastest on few cores: an actor message to another thread costs
     // more than the work it asks for. Syncs run on tokio's blocking threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -264,6 +264,12 @@ settings! {
     /// Most half messages whose producers have not decided.
     half_messages_max: usize = 1_000_000;
 
+    // De-duplication, off unless a window is given here or by a topic's attribute `deduplication.window`.
+    /// For how many ms a send is known by its UNIQ_KEY, in topics that do not say so themselves; 0: not at all.
+    deduplication_window_ms: u64 = 0;
+    /// Most keys known, of all topics together; the oldest are forgotten first.
+    deduplication_max_keys: usize = 1_000_000;
+
     /// Keys no request may change, joined by `;`.
     config_black_list: String = "configBlackList;brokerConfigPath".to_owned();
 }

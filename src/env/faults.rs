@@ -109,6 +109,16 @@ pub enum Canary {
     AnybodyUnlocks,
     /// A lock ends with its connection, while its client trusts in it.
     LockEndsWithConnection,
+    /// A start does not look which messages were sent lately.
+    DuplicatesForgotten,
+    /// Who holds which queue is not saved.
+    LocksNotSaved,
+    /// A slave that becomes the master gives out locks at once.
+    PromotedLocksAtOnce,
+    /// A start does not know of resets that groups have not taken up.
+    ResetsForgotten,
+    /// Whoever lost a queue still commits in it.
+    FencingOff,
     /// What the old master still says is taken over after a promotion.
     StaleOffsetsPushed,
     /// A slave is not told of changed groups.

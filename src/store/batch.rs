@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::consume_queue::ConsumeQueue;
+use super::deduplication::UniqueSend;
 use super::error::StoreError;
 use super::index::KeyHashes;
 use crate::env::Millis;
@@ -32,6 +33,8 @@ pub struct AppendItem {
     pub tags_code: TagsCode,
     /// Neighbours with the same id are one unit.
     pub group: GroupId,
+    /// What it is known by if it is sent again; without it every send is stored.
+    pub unique: Option<UniqueSend>,
     /// What the index will hold of it, by [`key_hashes`](super::key_hashes); without it that is read from the log.
     pub keys: Option<KeyHashes>,
 }
@@ -71,6 +74,8 @@ pub struct Stored {
     pub queue_offset: QueueOffset,
     /// When it was stored.
     pub store_time: Millis,
+    /// It was stored by an earlier send, whose answer named this queue; nothing is stored now.
+    pub repeated_in: Option<u32>,
 }
 
 /// What became of one item.
@@ -94,7 +99,7 @@ impl AppendBatch {
     ) -> &mut AppendItem {
         let len = self.bytes.len().saturating_sub(start);
         let at = self.items.len();
-        self.items.push(AppendItem { start, len, queue, tags_code, group, keys: None });
+        self.items.push(AppendItem { start, len, queue, tags_code, group, unique: None, keys: None });
         &mut self.items[at]
     }
 

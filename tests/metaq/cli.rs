@@ -137,6 +137,19 @@ async fn a_nameserver_and_a_broker_are_processes_of_their_own() {
     }
 }
 
+/// Shells start programs with 1,024, and a broker with a thousand queues in use needs more.
+#[test]
+fn a_server_may_open_as_many_files_as_the_system_allows() {
+    let directory = TempDir::new().unwrap();
+    let args = ["nameserver", "--listen", ANY, "--data", text(directory.path())];
+    let mut server = Process::start_with_files(64, &args);
+    server.line("ready");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.id())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let [soft, hard] = [3, 4].map(|field| line.split_whitespace().nth(field).unwrap());
+    assert_eq!(soft, hard, "{line}");
+}
+
 #[test]
 fn unknown_settings_are_warned_of_with_the_nearest_known_one() {
     let directory = TempDir::new().unwrap();

@@ -5,6 +5,7 @@ mod allocations;
 mod compressing;
 mod consuming;
 mod filtering;
+mod fixed_queues;
 mod ordering;
 mod polling;
 mod producing;

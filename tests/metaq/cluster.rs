@@ -2,8 +2,10 @@
 
 mod apache_masters;
 mod bad_input;
+mod deduplication;
 mod delivery;
 mod inventory;
+mod locks;
 mod lookups;
 mod refusals;
 mod relays;

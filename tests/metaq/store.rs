@@ -5,6 +5,7 @@ pub mod support;
 mod append;
 mod check;
 mod damage;
+mod deduplication;
 mod deleted;
 mod dispatch;
 mod expire;

@@ -21,9 +21,7 @@ fn size(plan: &Plan) -> String {
 }
 
 /// `sim shrink`
-pub fn shrink(plan: &Plan, out: Option<PathBuf>, jobs: usize, runs_max: usize) -> anyhow::Result<ExitCode> {
-    let effort =
-        shrinking::Effort { binary: std::env::current_exe()?, jobs, runs_max, cpu_ms_max: u64::MAX, schedules: 2 };
+pub fn shrink(plan: &Plan, out: Option<PathBuf>, effort: shrinking::Effort) -> anyhow::Result<ExitCode> {
     eprintln!("{:>5} runs: {}", 0, size(plan));
     let shrunk = shrinking::shrink(plan, &effort, &|best, runs| eprintln!("{runs:>5} runs: {}", size(best)));
     let Some(shrunk) = shrunk else { bail!("this plan does not fail") };
@@ -36,7 +34,8 @@ pub fn shrink(plan: &Plan, out: Option<PathBuf>, jobs: usize, runs_max: usize) -
     };
     files::write(&path, &small.text())?;
     print!("{}", failure(&small, &shrunk.run.report, &path.display().to_string()));
-    println!("{} -> {} in {} runs", size(plan), size(&small), shrunk.runs);
+    let cpu = shrunk.cpu_ms as f64 / 1e3;
+    println!("{} -> {} in {} runs, {cpu:.1} s of CPU", size(plan), size(&small), shrunk.runs);
     Ok(ExitCode::SUCCESS)
 }
 

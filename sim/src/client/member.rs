@@ -137,6 +137,16 @@ impl Member {
         self.ask(self.lock_request(request::UNLOCK_BATCH_MQ, queues)).await;
     }
 
+    /// Whether it believes that it holds a queue.
+    pub fn holds(&self, queue: &Queue) -> bool {
+        self.held.contains(queue)
+    }
+
+    /// Believes in no lock any more; nobody is told.
+    pub fn forget(&mut self) {
+        self.held.clear();
+    }
+
     fn lock_request(&self, code: i32, queues: &[Queue]) -> Command {
         let queue = |queue: &Queue| MessageQueue {
             broker_name: queue.broker.to_string(),

@@ -32,6 +32,8 @@ pub struct Producer {
     route: Option<Arc<TopicRouteData>>,
     /// The only broker it sends to.
     broker: Option<String>,
+    /// Its messages have keys of their own.
+    keyed: bool,
 }
 
 impl Producer {
@@ -39,12 +41,27 @@ impl Producer {
     pub fn new(world: World, node: NodeId, nameservers: &[String], topic: &str) -> Producer {
         let env = world.env(node);
         let (routes, topic) = (Routes::new(env, nameservers), topic.to_owned());
-        Producer { world, node, routes, nameservers: nameservers.to_vec(), topic, route: None, broker: None }
+        Producer {
+            world,
+            node,
+            routes,
+            nameservers: nameservers.to_vec(),
+            topic,
+            route: None,
+            broker: None,
+            keyed: false,
+        }
     }
 
     /// Lets it send to the queues of one broker only.
     pub fn only_to(mut self, broker: &str) -> Producer {
         self.broker = Some(broker.to_owned());
+        self
+    }
+
+    /// Gives each message a key (UNIQ_KEY), the same each time it is sent.
+    pub fn with_keys(mut self) -> Producer {
+        self.keyed = true;
         self
     }
 
@@ -136,11 +153,14 @@ impl Producer {
 
     fn request(&mut self, send: &Send, id: i32) -> Command {
         let level = send.delay_level;
-        let properties = match (level, send.timer_ms) {
+        let mut properties = match (level, send.timer_ms) {
             (0, 0) => String::new(),
             (0, millis) => format!("TIMER_DELAY_MS\u{1}{millis}\u{2}"),
             (level, _) => format!("DELAY\u{1}{level}\u{2}"),
         };
+        if self.keyed {
+            properties.push_str(&format!("UNIQ_KEY\u{1}message-{}\u{2}", send.message));
+        }
         let header = SendHeader {
             properties: Text::plain(&properties),
             producer_group: "producers".into(),

@@ -95,6 +95,8 @@ pub struct KeeperArguments {
     pub groups: Saved,
     /// `consumerOffset.json`
     pub offsets: Saved,
+    /// `queueLocks.json`
+    pub locks: Saved,
     /// Settings that requests changed.
     pub settings: SettingsFile,
     /// Who registers with the NameServers.
@@ -262,6 +264,11 @@ impl State {
                 gathered.iter_mut().filter(|asked| asked.wants(&effect)).for_each(|asked| asked.add(saved.clone()));
             }
         }
+        if gathered.iter().any(|asked| asked.wants(&Effect::PersistLocks)) {
+            let saved = self.save_locks().await;
+            let wanting = gathered.iter_mut().filter(|asked| asked.wants(&Effect::PersistLocks));
+            wanting.for_each(|asked| asked.add(saved.clone()));
+        }
         for asked in gathered.iter_mut() {
             for effect in std::mem::take(&mut asked.effects) {
                 asked.add(self.carry_out_one(&effect).await);
@@ -381,9 +388,19 @@ impl State {
         saved
     }
 
-    /// Saves offsets, and what could not be saved before. Errors are logged, and it is tried again the next time.
+    async fn save_locks(&mut self) -> Result<(), String> {
+        let shared = &self.arguments.shared;
+        let unsaved = shared.locks().unsaved(shared.now());
+        let Some((locks, change)) = unsaved else { return Ok(()) };
+        self.arguments.locks.save(&locks).await?;
+        self.arguments.shared.locks().on_saved(change);
+        Ok(())
+    }
+
+    /// Saves offsets and locks, and what could not be saved before. Errors are logged, and it is tried again the next time.
     async fn save_again(&mut self) {
         let _ = self.save_offsets().await;
+        let _ = self.save_locks().await;
         if self.arguments.topics.on_tick() || self.topics_unsaved {
             let _ = self.save_all_topics().await;
         }
@@ -395,6 +412,7 @@ impl State {
     async fn flush(&mut self) -> Result<(), String> {
         let topics = self.save_all_topics().await;
         let groups = self.save_groups().await;
-        topics.and(groups).and(self.save_offsets().await)
+        let locks = self.save_locks().await;
+        topics.and(groups).and(locks).and(self.save_offsets().await)
     }
 }

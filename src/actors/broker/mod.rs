@@ -58,7 +58,7 @@ use self::registrar::{Registrar, RegistrarMessage};
 use self::replication::{Replication, RunningReplication};
 use self::saved::Saved;
 use self::service::BrokerService;
-use self::shared::{Parts, Settings, Shared};
+use self::shared::{monotonic, Parts, Settings, Shared};
 use self::timer::{TimerActor, TimerMessage};
 use self::topics_file::TopicsFile;
 use self::transaction::{TransactionActor, TransactionMessage};
@@ -67,17 +67,19 @@ use super::log_writer::{LogWriterHandle, LogWriterOptions};
 use super::net::{ListenerHandle, ListenerOptions};
 use super::settings_file::SettingsFile;
 use crate::broker::groups::{GroupRules, GroupTable};
+use crate::broker::locks::QueueLocks;
 use crate::broker::offsets::{lower_to_ends, Lowered, OffsetTable};
-use crate::broker::topics::{TopicRules, TopicTable};
+use crate::broker::topics::{deduplication_ms, TopicRules, TopicTable};
 use crate::broker::Effect;
 use crate::config::broker::{BrokerConfig, FlushDiskType};
 use crate::env::{Canary, Env, Listener};
-use crate::proto::body::ConsumerOffsetSerializeWrapper;
+use crate::proto::body::{ConsumerOffsetSerializeWrapper, SubscriptionGroupWrapper, TopicConfig};
 use crate::proto::message::system::BootOptions;
 use crate::proto::PhysicalOffset;
+use crate::store::deduplication::{self, Windows};
 use crate::store::recovery::Exit;
 use crate::store::retention::{DiskGuard, RetentionPolicy, RetentionSettings};
-use crate::store::{self, FlushMode, Opened, Store, StoreOptions};
+use crate::store::{self, Deduplication, FlushMode, Opened, Store, StoreError, StoreOptions};
 
 /// How long sessions get to take their last answers.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
@@ -124,9 +126,12 @@ impl BrokerHandle {
             .with_context(|| format!("cannot make the store's folder {}", root_directory.display()))?;
         // The topics come first: what a queue's directory means follows from them.
         let (topics_file, topics) = TopicsFile::open(env, &root_directory)?;
-        let (groups_file, groups) = Saved::open(env, &root_directory)?;
+        let (groups_file, groups) = Saved::open::<SubscriptionGroupWrapper>(env, &root_directory)?;
         let (mut offsets_file, mut offsets) = Saved::open(env, &root_directory)?;
         let (delays_file, delays) = Saved::open(env, &root_directory)?;
+        let (locks_file, locks) = Saved::open(env, &root_directory)?;
+        let is_new = groups.subscription_group_table.is_empty();
+        let locks = QueueLocks::load(locks, is_new, config.locks_max, monotonic(env)).with_canaries(env.canaries());
         let mut opened = store::open(env, store_options(&config, env)).await?;
         if mend_at_start(env, &config, advertised(env, &config, address)?, &opened).await {
             drop(opened);
@@ -140,6 +145,16 @@ impl BrokerHandle {
         // Retention begins before it is known what waits for its time, here or at the master.
         if role.takes_writes() || !env.canary(Canary::SlaveDeletesFirst) {
             store.pin(Some(PhysicalOffset(0)));
+        }
+        if role.takes_writes() {
+            let usual = config.deduplication_window_ms as i64;
+            let of_topic = |topic: &TopicConfig| deduplication_ms(topic, usual);
+            let table = &topics.topic_config_table;
+            let windows = Windows {
+                of: |topic: &str| table.get(topic).map_or(0, of_topic),
+                longest_ms: table.values().map(of_topic).max().unwrap_or(0),
+            };
+            writer.set_deduplication(sent_lately(env, &store, &config, &windows)?);
         }
         // A slave's queues lag behind its master's offsets all the time.
         if report.exit == Exit::Unclean && role.takes_writes() && !env.canary(Canary::OffsetsAboveEnd) {
@@ -163,7 +178,7 @@ impl BrokerHandle {
         let replication = replication.start(&config, address, writer.clone(), &root).await?;
         let advertised = advertised(env, &config, address)?;
 
-        let mut effects = Vec::new();
+        let mut effects = vec![Effect::PersistLocks];
         let wall = env.clock.now();
         let parts = Parts {
             env: env.clone(),
@@ -180,6 +195,7 @@ impl BrokerHandle {
             offsets: OffsetTable::load(offsets, config.consumer_offset_update_version_step, config.offsets_max)
                 .with_canaries(env.canaries())
                 .with_role(role.clone()),
+            locks,
             settings: Settings::new(config, advertised, &role),
             role,
         };
@@ -190,6 +206,7 @@ impl BrokerHandle {
             topics: topics_file,
             groups: groups_file,
             offsets: offsets_file,
+            locks: locks_file,
             settings: SettingsFile::new(Arc::clone(&env.disk), shared.settings().config.settings_path()),
             registrar: registrar.clone(),
         };
@@ -349,6 +366,25 @@ async fn lower_offsets(store: &Store, offsets: &mut ConsumerOffsetSerializeWrapp
         file.save(offsets).await.map_err(anyhow::Error::msg)?;
     }
     Ok(())
+}
+
+/// The sends that are known by their keys; none after a planted bug.
+fn sent_lately(
+    env: &Env,
+    store: &Store,
+    config: &BrokerConfig,
+    windows: &Windows<impl Fn(&str) -> i64>,
+) -> Result<Deduplication, StoreError> {
+    if env.canary(Canary::DuplicatesForgotten) {
+        return Ok(Deduplication::new(config.deduplication_max_keys));
+    }
+    let begun = env.clock.monotonic();
+    let table = deduplication::rebuild(store, windows, config.deduplication_max_keys, env.clock.now())?;
+    if !table.is_empty() {
+        let took = env.clock.monotonic().saturating_sub(begun);
+        tracing::info!(keys = table.len(), ?took, "read which messages were sent lately");
+    }
+    Ok(table)
 }
 
 /// The main listener, and one two ports below for clients of RocketMQ before 4.5.

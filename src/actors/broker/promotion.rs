@@ -11,6 +11,7 @@ use super::catch_up;
 use super::delay::{self, DelayMessage};
 use super::metadata_sync::MetadataSyncMessage;
 use super::registrar::RegistrarMessage;
+use super::sent_lately;
 use super::shared::Shared;
 use super::timer::TimerMessage;
 use crate::broker::role::{Progress, Promotion, Step, MASTER_ID};
@@ -18,6 +19,7 @@ use crate::broker::Effect;
 use crate::config::broker::{BrokerConfig, BrokerRole};
 use crate::proto::remoting::{own_request, Command};
 use crate::proto::PhysicalOffset;
+use crate::store::deduplication::Windows;
 
 /// How long another slave may take to leave the old master: it may be about to connect to it.
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
@@ -136,7 +138,10 @@ impl PromotionArguments {
             }
             Step::LowerOffsets => return self.lower_offsets().await,
             Step::BeginEpoch => return self.begin_epoch().await,
-            Step::LoadTransactions => return shared.load_transactions().await,
+            Step::LoadTransactions => {
+                self.load_sent_lately()?;
+                return shared.load_transactions().await;
+            }
             Step::SaveRole => return self.save_role().await,
             Step::TakeWrites => self.take_writes(),
             Step::Register => {
@@ -196,7 +201,23 @@ impl PromotionArguments {
         shared.carry_out_now(vec![Effect::PersistTopics, Effect::PersistGroups]).await
     }
 
+    /// What the old master answered may be sent once more to this one.
+    fn load_sent_lately(&self) -> Result<(), String> {
+        let shared = &self.shared;
+        let config = &shared.settings().config;
+        let usual = config.deduplication_window_ms as i64;
+        let longest_ms = shared.topics().iter().map(|topic| topic.deduplication_ms(usual)).max().unwrap_or(0);
+        let of = |topic: &str| shared.topic_directory.get(topic).map_or(0, |topic| topic.deduplication_ms(usual));
+        let windows = Windows { of, longest_ms };
+        let table = sent_lately(&shared.env, &shared.store, config, &windows).map_err(|error| error.to_string())?;
+        shared.writer.set_deduplication(table);
+        Ok(())
+    }
+
     async fn save_role(&self) -> Result<(), String> {
+        // Should it start again before it knows who holds what.
+        self.shared.locks().on_promoted(self.shared.now());
+        self.shared.carry_out_now(vec![Effect::PersistLocks]).await?;
         let role = master_role(&self.shared.settings().config);
         let name = if role == BrokerRole::SyncMaster { "SYNC_MASTER" } else { "ASYNC_MASTER" };
         let text = format!("brokerRole={name}\nbrokerId={MASTER_ID}\n");
@@ -209,6 +230,7 @@ impl PromotionArguments {
         let settings = shared.settings();
         let mut config = settings.config.clone();
         config.broker_role = master_role(&config);
+        shared.locks().on_promoted(shared.now());
         shared.ha.set_slave(false);
         shared.ha.quorum().set_needed(config.replicas_needed());
         let mut effects = Vec::new();

@@ -391,13 +391,12 @@ impl Incoming<'_> {
         if let Some(expression) = request.own_expression() {
             clients.pull_subscriptions.note(request.group, request.topic, expression, shared.now());
         }
-        let client = clients.consumers.client_of(request.group, self.connection).cloned();
         drop(clients);
 
         let resets_seen = shared.resets.load(Ordering::SeqCst);
         let queue = shared.store.queue(topic.name(), request.queue_id as u32);
         let key = QueueKey::new(Arc::clone(topic.name()), request.queue_id);
-        let holder = shared.locks().holder(request.group, &key, shared.now()).cloned();
+        let (client, holder) = shared.committer(request.group, &key, self.connection);
         let mut effects = Vec::new();
         let reset = shared.offsets().pull(
             PullStep {

@@ -19,7 +19,8 @@ use crate::actors::net::{connect, ConnectionHandle, Output, Service};
 use crate::broker::role::MASTER_ID;
 use crate::env::LogLimit;
 use crate::nameserver::{Master, COMPLETE_TOPIC_TABLE, DISPLACED_ADDRESS, OUTRANKED_BY};
-use crate::proto::body::RegisterBrokerBody;
+use crate::proto::body::small::KvTable;
+use crate::proto::body::{from_slice, RegisterBrokerBody};
 use crate::proto::remoting::requests::{RegisterBroker, RegisterBrokerResponse, UnregisterBroker};
 use crate::proto::remoting::{request, response, Command, Head, RawFrame};
 
@@ -77,6 +78,8 @@ pub struct Accepted {
     outranked_by: Option<String>,
     /// To a slave: the master of its name.
     master: Option<Master>,
+    /// Topics with a fixed list of queues.
+    ordered: KvTable,
 }
 
 /// See the module's text.
@@ -247,6 +250,9 @@ impl State {
         let failing = accepted.is_none();
         if let Some(accepted) = &accepted {
             nameserver.master.clone_from(&accepted.master);
+            let (ordered, mut effects) = (accepted.ordered.table.keys().map(String::as_str), Vec::new());
+            self.shared.topics().set_ordered(ordered, self.shared.wall(), &mut effects);
+            self.shared.carry_out(effects);
         }
         nameserver.accepted = accepted;
         if failing != std::mem::replace(&mut nameserver.failing, failing) {
@@ -375,7 +381,9 @@ async fn register_with(
     let displaced = answer.ext(DISPLACED_ADDRESS).map(str::to_owned);
     let outranked_by = answer.ext(OUTRANKED_BY).map(str::to_owned);
     let master = master_of(&answer)?;
-    Ok(Accepted { connection, topic_changes, displaced, outranked_by, master })
+    // A NameServer without such topics sends none. One that says something else is registered with all the same.
+    let ordered = from_slice(&answer.body).unwrap_or_default();
+    Ok(Accepted { connection, topic_changes, displaced, outranked_by, master, ordered })
 }
 
 /// The master that an answer names, to a slave.

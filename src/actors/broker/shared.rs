@@ -31,7 +31,7 @@ use crate::broker::delay::DelayScheduler;
 use crate::broker::directory::Directory;
 use crate::broker::flow::{ByteBudget, SessionFlow};
 use crate::broker::groups::{GroupTable, GroupView};
-use crate::broker::locks::QueueLocks;
+use crate::broker::locks::{Holder, QueueLocks};
 use crate::broker::metadata_sync::Marks;
 use crate::broker::offsets::OffsetTable;
 use crate::broker::pull::PullRules;
@@ -39,7 +39,7 @@ use crate::broker::role::Role;
 use crate::broker::send::{stamps, SendRules};
 use crate::broker::timer::{DueSecond, TimerRules};
 use crate::broker::topics::{TopicTable, TopicView};
-use crate::broker::{BrokerError, Effect};
+use crate::broker::{BrokerError, Effect, QueueKey};
 use crate::config::broker::{BrokerConfig, Update};
 use crate::env::{Canary, ConnectionId, Env, Millis};
 use crate::nameserver::Master;
@@ -188,6 +188,8 @@ pub struct Parts {
     pub topics: TopicTable,
     /// Groups as loaded.
     pub groups: GroupTable,
+    /// Queue locks as loaded.
+    pub locks: QueueLocks,
     /// Offsets as loaded.
     pub offsets: OffsetTable,
     /// Progress of the delay levels as loaded.
@@ -198,7 +200,7 @@ impl Shared {
     /// A broker's shared state. [`Shared::set_actors`] comes next, before any request.
     pub fn new(parts: Parts) -> Self {
         let Parts { env, store, writer, advertised, ha_address, role, ha, replica, .. } = parts;
-        let Parts { settings, topics, groups, offsets, delays, .. } = parts;
+        let Parts { settings, topics, groups, locks, offsets, delays, .. } = parts;
         let config = &settings.config;
         let instance = env.rng.next_u64();
         Shared {
@@ -221,7 +223,7 @@ impl Shared {
             topic_directory: Arc::clone(topics.directory()),
             group_directory: Arc::clone(groups.directory()),
             clients: Mutex::new(Clients::new(config.clients_max, config.subscription_expired_timeout)),
-            locks: Mutex::new(QueueLocks::new(config.locks_max).with_canaries(env.canaries())),
+            locks: Mutex::new(locks),
             settings: RwLock::new(Arc::new(settings)),
             topics: Mutex::new(topics),
             groups: Mutex::new(groups),
@@ -390,6 +392,21 @@ impl Shared {
         lock(&self.offsets)
     }
 
+    /// The client of the group that a connection belongs to, and the one that holds the queue's lock. A connection over
+    /// which the lock was granted is known by that, too: it may be new, and its client's heartbeat still to come.
+    pub fn committer(
+        &self,
+        group: &str,
+        queue: &QueueKey,
+        connection: ConnectionId,
+    ) -> (Option<Arc<str>>, Option<Arc<str>>) {
+        let member = self.clients().consumers.client_of(group, connection).cloned();
+        let Some(Holder { client, connection: locked_over }) = self.locks().holder(group, queue, self.now()) else {
+            return (member, None);
+        };
+        (member.or_else(|| (locked_over == Some(connection)).then(|| Arc::clone(&client))), Some(client))
+    }
+
     /// Progress of the delay levels.
     pub fn delays(&self) -> MutexGuard<'_, DelayScheduler> {
         lock(&self.delays)
@@ -530,7 +547,8 @@ impl Shared {
     }
 }
 
-fn monotonic(env: &Env) -> Millis {
+/// Monotonic time, for leases and time-outs.
+pub fn monotonic(env: &Env) -> Millis {
     Millis(env.clock.monotonic().as_millis() as i64)
 }
 

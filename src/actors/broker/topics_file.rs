@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use crate::broker::topics::TopicRules;
     use crate::broker::Effect;
-    use crate::env::{real, Millis};
+    use crate::env::{real, Millis, OpenMode};
     use crate::proto::message::system::BootOptions;
 
     fn block_on<T>(future: impl std::future::Future<Output = T>) -> T {
@@ -189,7 +189,16 @@ mod tests {
     }
 
     fn text(root: &TempDir, name: &str) -> Option<Vec<u8>> {
-        std::fs::read(root.path().join("config").join(name)).ok()
+        let file = real::env().disk.open(&root.path().join("config").join(name), OpenMode::Read).ok()?;
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_at(0, &mut bytes).unwrap();
+        Some(bytes)
+    }
+
+    /// Puts `bytes` where the changes stand.
+    fn put_changes(root: &TempDir, bytes: &[u8]) {
+        let path = root.path().join("config/topics.json.changes");
+        real::env().disk.open(&path, OpenMode::Truncate).unwrap().write_at(0, bytes).unwrap();
     }
 
     #[test]
@@ -229,7 +238,7 @@ mod tests {
         let left = text(&root, "topics.json.changes").unwrap();
         delete(&table, "Old");
         block_on(file.save_whole(|show| show(&table.borrow()))).unwrap();
-        std::fs::write(root.path().join("config/topics.json.changes"), left).unwrap();
+        put_changes(&root, &left);
         let (mut file, table) = open(&root);
         assert!(!table.borrow().snapshot().topic_config_table.contains_key("Old"));
         make(&table, "New", 4);
@@ -251,7 +260,7 @@ mod tests {
         save(&mut file, &table);
         let two = text(&root, "topics.json.changes").unwrap();
         for len in one..two.len() {
-            std::fs::write(root.path().join("config/topics.json.changes"), &two[..len]).unwrap();
+            put_changes(&root, &two[..len]);
             let (mut file, table) = open(&root);
             let names = table.borrow().snapshot().topic_config_table;
             assert!(names.contains_key("A") && !names.contains_key("B"), "{len} bytes");

@@ -13,7 +13,7 @@ use crate::actors::broker::housekeeper::DispatchSignal;
 use crate::actors::ha::{LogSignal, Quorum};
 use crate::env::Env;
 use crate::proto::PhysicalOffset;
-use crate::store::{AppendBatch, AppendResult, LogWriter, StoreError};
+use crate::store::{AppendBatch, AppendResult, Deduplication, LogWriter, StoreError};
 
 /// A batch that waits to be written.
 pub(super) struct Gathered {
@@ -120,6 +120,12 @@ impl LogWriterHandle {
     pub fn set_following(&self, following: bool) {
         // A writer that is gone takes nothing anyway.
         let _ = self.actor.cast(LogMessage::SetFollowing { following });
+    }
+
+    /// Sends that are in this table are answered with what they got first, from the next one on.
+    pub fn set_deduplication(&self, table: Deduplication) {
+        // A writer that is gone takes nothing anyway.
+        let _ = self.actor.cast(LogMessage::SetDeduplication { table: Box::new(table) });
     }
 
     /// The log is this broker's own from when this returns on: no byte of a former master's is appended any more.

@@ -19,7 +19,8 @@ use super::broker::housekeeper::DispatchSignal;
 use super::ha::{LogSignal, Quorum};
 use crate::env::{BuggifySite, Env, Millis};
 use crate::store::{
-    AppendBatch, AppendItem, AppendResult, FlushMode, GroupId, JobDone, LogWriter, Progress, StoreError, SyncDone,
+    AppendBatch, AppendItem, AppendResult, Deduplication, FlushMode, GroupId, JobDone, LogWriter, Progress, StoreError,
+    SyncDone,
 };
 
 use following::Surgery;
@@ -61,6 +62,11 @@ pub enum LogMessage {
     SetFollowing {
         /// If it does, nothing is appended but what the master has.
         following: bool,
+    },
+    /// Sends that are in this table are answered with what they got first.
+    SetDeduplication {
+        /// It.
+        table: Box<Deduplication>,
     },
     /// Prepare the next segment, write gathered queue entries, save the checkpoint.
     Maintain,
@@ -199,6 +205,11 @@ impl Actor for LogWriterActor {
             }
             LogMessage::Operate { .. } => {}
             LogMessage::SetFollowing { following } => state.set_following(following),
+            LogMessage::SetDeduplication { table } => {
+                if let Some(writer) = &mut state.writer {
+                    writer.set_deduplication(*table);
+                }
+            }
             LogMessage::Maintain => {
                 state.upkeep_armed = false;
                 state.maintain(&myself);

@@ -35,12 +35,12 @@ pub fn linearizable(events: &[Event]) -> Result<(), Violation> {
         }
         let mut search = Search { operations: &operations, seen: BTreeSet::new(), furthest: 0 };
         if !search.goes_on(0, None) {
-            let stuck = operations.iter().filter(|operation| operation.ended <= search.furthest);
-            let told = stuck.filter_map(|operation| match operation.change {
+            let mut stuck = operations.iter().rev().filter(|operation| operation.ended <= search.furthest);
+            let told = stuck.find_map(|operation| match operation.change {
                 Change::Read(told) => Some(format!("{told:?}")),
                 Change::Write(_) => None,
             });
-            let told = told.last().unwrap_or_else(|| "nothing".to_owned());
+            let told = told.unwrap_or_else(|| "nothing".to_owned());
             let finding = format!("no order of what clients did to {register} explains that a reader was told {told}");
             return Err(Violation::new(NAME, finding));
         }
@@ -48,36 +48,46 @@ pub fn linearizable(events: &[Event]) -> Result<(), Violation> {
     Ok(())
 }
 
+/// An operation that was begun and not ended yet.
+struct Begun {
+    register: Arc<str>,
+    at: usize,
+    /// What it writes, or nothing if it reads.
+    write: Option<Option<u64>>,
+}
+
 /// The operations on each register that can have had an effect, or tell of one.
 fn collect(events: &[Event]) -> BTreeMap<Arc<str>, Vec<Operation>> {
-    let mut open: BTreeMap<u64, (Arc<str>, usize, Option<Option<u64>>)> = BTreeMap::new();
+    let mut open: BTreeMap<u64, Begun> = BTreeMap::new();
     let mut done: BTreeMap<Arc<str>, Vec<Operation>> = BTreeMap::new();
     for (now, event) in events.iter().enumerate() {
         match event {
             Event::Writing(number, register, value) => {
-                open.insert(*number, (Arc::clone(register), now, Some(*value)));
+                let (register, write) = (Arc::clone(register), Some(*value));
+                open.insert(*number, Begun { register, at: now, write });
             }
             Event::Reading(number, register) => {
-                open.insert(*number, (Arc::clone(register), now, None));
+                let register = Arc::clone(register);
+                open.insert(*number, Begun { register, at: now, write: None });
             }
             Event::Wrote(number, took_effect) => {
-                if let (Some((register, begun, Some(value))), true) = (open.remove(number), *took_effect) {
-                    let operation = Operation { begun, ended: now, change: Change::Write(value) };
+                if let (Some(Begun { register, at, write: Some(value) }), true) = (open.remove(number), *took_effect) {
+                    let operation = Operation { begun: at, ended: now, change: Change::Write(value) };
                     done.entry(register).or_default().push(operation);
                 }
             }
             Event::Read(number, told) => {
-                if let Some((register, begun, None)) = open.remove(number) {
-                    let operation = Operation { begun, ended: now, change: Change::Read(*told) };
+                if let Some(Begun { register, at, write: None }) = open.remove(number) {
+                    let operation = Operation { begun: at, ended: now, change: Change::Read(*told) };
                     done.entry(register).or_default().push(operation);
                 }
             }
             _ => {}
         }
     }
-    for (register, begun, value) in open.into_values() {
-        if let Some(value) = value {
-            let operation = Operation { begun, ended: usize::MAX, change: Change::Write(value) };
+    for Begun { register, at, write } in open.into_values() {
+        if let Some(value) = write {
+            let operation = Operation { begun: at, ended: usize::MAX, change: Change::Write(value) };
             done.entry(register).or_default().push(operation);
         }
     }

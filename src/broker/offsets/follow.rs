@@ -45,7 +45,8 @@ impl OffsetTable {
             let Some((topic, group)) = Wrapper::split_key(key) else { continue };
             for (queue_id, offset) in queues {
                 if let Some(position) = self.position(group, (topic, *queue_id), out) {
-                    changed |= position.follow(*offset, now);
+                    let target = master.reset_table.get(key).and_then(|queues| queues.get(queue_id));
+                    changed |= position.follow_reset(target.copied()) || position.follow(*offset, now);
                 }
             }
         }
@@ -128,7 +129,8 @@ impl OffsetTable {
             for (queue_id, offset) in queues {
                 let offset = (*offset).min(end_of(topic, *queue_id));
                 let Some(position) = self.position(group, (topic, *queue_id), out) else { continue };
-                if position.committed().is_none_or(|own| own < offset) {
+                // What was committed at a slave is from before a reset that the group has not taken up.
+                if position.pending_reset().is_none() && position.committed().is_none_or(|own| own < offset) {
                     position.follow(offset, Millis(i64::MAX));
                     moved += 1;
                 }

@@ -97,7 +97,13 @@ impl OffsetTable {
     }
 
     /// The same table with planted bugs.
-    pub fn with_canaries(self, canaries: Canaries) -> OffsetTable {
+    pub fn with_canaries(mut self, canaries: Canaries) -> OffsetTable {
+        if canaries.has(Canary::ResetsForgotten) {
+            let topics = self.groups.values_mut().flat_map(BTreeMap::values_mut);
+            for position in topics.flat_map(BTreeMap::values_mut) {
+                position.follow_reset(None);
+            }
+        }
         OffsetTable { canaries, ..self }
     }
 
@@ -122,6 +128,7 @@ impl OffsetTable {
         out: &mut Vec<Effect>,
     ) -> Commit {
         let by = if self.canaries.has(Canary::LateCommitCounts) { Who::Other } else { by };
+        let holder = holder.filter(|_| !self.canaries.has(Canary::FencingOff));
         let keep = self.keeps_until(now);
         let Some(position) = self.position(group, queue, out) else { return Commit::Stored };
         let commit = position.commit(offset, by, holder, now);
@@ -133,15 +140,22 @@ impl OffsetTable {
     /// A pull begins. `Some`: the group was reset; answer PULL_OFFSET_MOVED with that offset. Otherwise the offset the
     /// pull brought is committed and the puller is the queue's owner from now on.
     pub fn pull(&mut self, step: PullStep<'_>, now: Millis, out: &mut Vec<Effect>) -> Option<i64> {
-        let PullStep { group, topic, queue_id, .. } = step;
+        let PullStep { group, topic, queue_id, holder, .. } = step;
+        let holder = holder.filter(|_| !self.canaries.has(Canary::FencingOff));
         let keep = self.keeps_until(now);
         let position = self.position(group, (topic, queue_id), out)?;
+        let pending = position.pending_reset();
         if let Some(target) = position.pull(step.from, step.by, now) {
             crate::sometimes!("a group was reset while it pulled");
             return Some(target);
         }
+        let taken_up = pending != position.pending_reset();
+        if taken_up {
+            self.updated();
+        }
         let offset = step.commit?;
-        let commit = position.commit(offset, step.by, step.holder, now);
+        let position = self.position(group, (topic, queue_id), out)?;
+        let commit = position.commit(offset, step.by, holder, now);
         position.keep(commit, keep);
         self.committed(commit, out, || late(group, (topic, queue_id), step.by, offset));
         None
@@ -208,7 +222,8 @@ impl OffsetTable {
     }
 
     /// CLONE_GROUP_OFFSET: `destination` gets the offsets of `source` in `topics`, in all of source's topics if none is
-    /// named. (RocketMQ copies nothing then.) Returns how many queues were copied.
+    /// named. (RocketMQ copies nothing then.) As after a reset, members of `destination` that run go there, and what they still
+    /// commit does not count. Returns how many queues were copied.
     pub fn clone_group(&mut self, source: &str, destination: &str, topics: &[&str], out: &mut Vec<Effect>) -> usize {
         let Some(from) = self.groups.get(source) else { return 0 };
         let wanted = |topic: &str| topics.is_empty() || topics.contains(&topic);
@@ -220,7 +235,7 @@ impl OffsetTable {
             .collect();
         for (topic, queue_id, offset) in &copied {
             if let Some(position) = self.position(destination, (topic, *queue_id), out) {
-                *position = Position::at(*offset);
+                position.reset(*offset);
             }
         }
         self.updated();
@@ -288,7 +303,7 @@ impl OffsetTable {
     fn committed(&mut self, commit: Commit, out: &mut Vec<Effect>, report: impl FnOnce() -> Option<LateCommit>) {
         match commit {
             Commit::Stored => self.updated(),
-            Commit::Resetting => {}
+            Commit::Resetting | Commit::Locked => {}
             Commit::Late { kept } => {
                 crate::sometimes!("a late commit was left out");
                 out.extend(report().map(|late| {

@@ -43,7 +43,7 @@ impl Who<'_> {
     }
 }
 
-/// What became of a commit. All of them are answered with SUCCESS.
+/// What became of a commit. All but [`Commit::Locked`] are answered with SUCCESS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// It counts.
@@ -55,6 +55,8 @@ pub enum Commit {
         /// The offset that stays.
         kept: i64,
     },
+    /// The queue is locked, and nobody knows who this is: perhaps a former holder on a new connection.
+    Locked,
 }
 
 #[derive(Debug, Default)]
@@ -102,9 +104,12 @@ impl Position {
         self.pulled
     }
 
-    /// `holder` is the client that holds the queue's lock, if one does.
+    /// `holder` is the client that holds the queue's lock, if one does: of all others no commit counts.
     pub(super) fn commit(&mut self, offset: i64, by: Who<'_>, holder: Option<&str>, now: Millis) -> Commit {
         self.end_guard(now);
+        if holder.is_some() && by == Who::Other {
+            return Commit::Locked;
+        }
         match self.reset.as_deref_mut() {
             Some(Reset { phase: Phase::Waiting, .. }) => return Commit::Resetting,
             Some(Reset { phase: Phase::Answered { .. }, target }) if offset != *target => return Commit::Resetting,
@@ -114,9 +119,13 @@ impl Position {
             }
             Some(Reset { phase: Phase::Settling { .. }, .. }) | None => {}
         }
+        let not_last = self.last_puller.as_ref().is_some_and(|last| !by.is(last));
+        if by == Who::Other && not_last && self.reset.is_some() {
+            // It may be a former owner on a new connection.
+            return Commit::Resetting;
+        }
         if matches!(by, Who::Member(_)) {
             let not_holder = holder.is_some_and(|holder| !by.is(holder));
-            let not_last = self.last_puller.as_ref().is_some_and(|last| !by.is(last));
             let lowers = self.committed().is_some_and(|committed| offset < committed);
             if not_holder || (not_last && (lowers || self.reset.is_some())) {
                 return Commit::Late { kept: self.committed().unwrap_or(0) };
@@ -148,6 +157,23 @@ impl Position {
         *self = Position { committed: Some(target), pulled: Some(target), reset, ..Position::default() };
     }
 
+    /// Where the group was reset to, until it has taken that up.
+    pub(super) fn pending_reset(&self) -> Option<i64> {
+        let reset = self.reset.as_deref()?;
+        (!matches!(reset.phase, Phase::Settling { .. })).then_some(reset.target)
+    }
+
+    /// Takes over a reset at a slave's master, or that it is over; whether that is new.
+    pub(super) fn follow_reset(&mut self, target: Option<i64>) -> bool {
+        let pending = self.pending_reset();
+        match target {
+            Some(target) if pending != Some(target) => self.reset(target),
+            None if pending.is_some() => self.reset = None,
+            _ => return false,
+        }
+        true
+    }
+
     /// Takes over what a slave's master says. A lower offset does not count while this one is kept.
     pub(super) fn follow(&mut self, offset: i64, now: Millis) -> bool {
         if self.is_kept(now) && self.committed().is_some_and(|own| own > offset) {
@@ -160,6 +186,9 @@ impl Position {
     /// The queue ends before the committed offset.
     pub(super) fn lower(&mut self, end: i64) {
         (self.committed, self.kept_until) = (Some(end), None);
+        if let Some(reset) = &mut self.reset {
+            reset.target = reset.target.min(end);
+        }
     }
 
     /// Keeps a commit that counts, on a slave, against lower offsets of the master's.
@@ -268,7 +297,8 @@ mod tests {
         assert_eq!(position.commit(200, Who::Member(&a), Some("b"), NOW), Commit::Late { kept: 100 });
         assert_eq!(position.commit(110, Who::Member(&b), Some("b"), NOW), Commit::Stored);
         assert_eq!(position.commit(90, Who::Member(&b), Some("b"), NOW), Commit::Stored);
-        assert_eq!(position.commit(80, Who::Other, Some("b"), NOW), Commit::Stored);
+        assert_eq!(position.commit(80, Who::Other, Some("b"), NOW), Commit::Locked, "it may be a former holder");
+        assert_eq!(position.commit(80, Who::Other, None, NOW), Commit::Stored);
     }
 
     /// OFF-3: the consumer that fetched the instruction crashed; the old offset came back and lower commits were

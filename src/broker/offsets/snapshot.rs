@@ -35,6 +35,10 @@ pub fn lower_to_ends(file: &mut Wrapper, end_of: impl Fn(&str, i32) -> i64) -> V
             }
         }
     }
+    for (key, queues) in &mut file.reset_table {
+        let Some((topic, _)) = Wrapper::split_key(key) else { continue };
+        queues.iter_mut().for_each(|(queue_id, target)| *target = end_of(topic, *queue_id).min(*target));
+    }
     lowered
 }
 
@@ -49,6 +53,13 @@ impl OffsetTable {
             let positions = queues.into_iter().map(|(queue_id, offset)| (queue_id, Position::at(offset)));
             topics.entry(topic.into()).or_default().extend(positions);
         }
+        for (key, queues) in wrapper.reset_table {
+            let Some((topic, group)) = Wrapper::split_key(&key) else { continue };
+            let positions = table.groups.entry(group.into()).or_default().entry(topic.into()).or_default();
+            for (queue_id, target) in queues {
+                positions.entry(queue_id).or_default().reset(target);
+            }
+        }
         table.recount();
         table.dirty = false;
         table.updates = 0;
@@ -61,7 +72,7 @@ impl OffsetTable {
             self.version.next(wall);
         }
         self.updates %= self.version_step;
-        let mut offset_table = BTreeMap::new();
+        let (mut offset_table, mut reset_table) = (BTreeMap::new(), BTreeMap::new());
         for (group, topics) in &self.groups {
             for (topic, queues) in topics {
                 let committed = queues.iter().filter_map(|(id, position)| Some((*id, position.committed()?)));
@@ -69,9 +80,15 @@ impl OffsetTable {
                 if !committed.is_empty() {
                     offset_table.insert(Wrapper::key(topic, group), committed);
                 }
+                let resets = queues.iter().filter_map(|(id, position)| Some((*id, position.pending_reset()?)));
+                let resets: BTreeMap<i32, i64> = resets.collect();
+                if !resets.is_empty() {
+                    reset_table.insert(Wrapper::key(topic, group), resets);
+                }
             }
         }
-        let mut wrapper = Wrapper { data_version: Some(self.version), group_topic_map: None, offset_table };
+        let mut wrapper =
+            Wrapper { data_version: Some(self.version), group_topic_map: None, offset_table, reset_table };
         wrapper.derive_group_topic_map();
         wrapper
     }

@@ -170,3 +170,54 @@ fn the_files_of_apache_brokers_are_read_and_kept() {
     assert_eq!(table.groups_of("t").count(), 0);
     assert_eq!(table.snapshot(WALL).offset_table.keys().collect::<Vec<_>>(), ["t@g@broadcast"]);
 }
+
+/// OFF-7: after a restart of the broker the running consumer's next commit undid the reset.
+#[test]
+fn off_7_a_reset_survives_a_restart_and_goes_to_slaves() {
+    let (mut table, a, b) = (table(), Arc::from("a"), Arc::from("b"));
+    pull(&mut table, 100, Some(100), &a);
+    table.reset("g", ("t", 0), 40, &mut Vec::new());
+    let file = Wrapper::parse(&table.snapshot(WALL).print()).unwrap();
+    let mut slave = OffsetTable::new(500, 100).with_role(Role::slave(1));
+    slave.follow(file.clone(), true, NOW, &mut Vec::new());
+    let mut restarted = OffsetTable::load(file, 500, 100);
+    for table in [&mut restarted, &mut slave] {
+        let late = table.commit("g", ("t", 0), 110, (Who::Member(&a), None), NOW, &mut Vec::new());
+        assert_eq!((late, table.committed_offset("g", "t", 0)), (Commit::Resetting, Some(40)));
+    }
+    assert_eq!(pull(&mut restarted, 110, Some(110), &a).0, Some(40));
+    let before = restarted.changes();
+    assert_eq!(pull(&mut restarted, 40, None, &b).0, None);
+    assert!(restarted.changes() > before, "slaves are told that it is over");
+    let taken_up = restarted.snapshot(WALL);
+    assert!(taken_up.reset_table.is_empty());
+    slave.follow(taken_up, false, NOW, &mut Vec::new());
+    let commit = slave.commit("g", ("t", 0), 41, (Who::Member(&b), None), NOW, &mut Vec::new());
+    assert_eq!(commit, Commit::Stored);
+}
+
+/// A former owner that comes back on a new connection has not said who it is yet.
+#[test]
+fn off_7_a_nameless_commit_does_not_undo_a_reset_that_was_taken_up() {
+    let (mut table, a) = (table(), Arc::from("a"));
+    table.reset("g", ("t", 0), 40, &mut Vec::new());
+    pull(&mut table, 40, None, &a);
+    assert_eq!(commit(&mut table, "g", ("t", 0), 110), Commit::Resetting);
+    assert_eq!(table.committed_offset("g", "t", 0), Some(40));
+    table.reset("g", ("t", 0), 40, &mut Vec::new());
+    let (topic, mut out) = ("t".into(), Vec::new());
+    let (from, by) = (40, Who::Other);
+    let step = PullStep { group: "g", topic: &topic, queue_id: 0, from, commit: None, by, holder: None };
+    assert_eq!(table.pull(step, NOW, &mut out), None);
+    assert_eq!(commit(&mut table, "g", ("t", 0), 41), Commit::Stored, "a consumer that never registers");
+}
+
+#[test]
+fn a_group_that_runs_goes_where_another_one_is_cloned_to_it() {
+    let (mut table, a) = (table(), Arc::from("a"));
+    commit(&mut table, "from", ("t", 0), 30);
+    pull(&mut table, 100, Some(100), &a);
+    assert_eq!(table.clone_group("from", "g", &["t"], &mut Vec::new()), 1);
+    assert_eq!(pull(&mut table, 110, Some(110), &a).0, Some(30));
+    assert_eq!(table.committed_offset("g", "t", 0), Some(30));
+}

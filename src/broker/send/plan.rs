@@ -110,6 +110,12 @@ const EDITS_INLINE: usize = 4;
 pub(super) const SHARED_MAX: usize = 16;
 
 impl<'a> SendPlan<'a> {
+    /// Whether a send of the same key may be this one once more. Half messages are one transaction however many they are; a
+    /// message with a time of its own is answered with what takes it back, which another attempt would not be told.
+    pub fn can_repeat(&self) -> bool {
+        self.unique_key.is_some() && matches!(self.target, Target::Asked { .. } | Target::Delayed { .. })
+    }
+
     /// The changes to the message's property text, for the record encoder. `unique_key` is used if the client sent
     /// none.
     pub fn edits<'e>(&'e self, rules: &'e SendRules, unique_key: &'e str) -> Edits<'e> {
@@ -187,6 +193,7 @@ impl BatchPlan<'_> {
         };
         let shared_keys = || self.shared.iter().find(|(name, _)| *name == properties::KEYS).map(|(_, value)| *value);
         let keys = found.keys.or_else(shared_keys);
+        let has_own_key = found.unique_key.is_some();
         let unique_key = found.unique_key.unwrap_or_else(|| {
             let made = unique_key();
             edits.push(Edit::Set(properties::UNIQ_KEY, made));
@@ -195,7 +202,7 @@ impl BatchPlan<'_> {
         if found.has_pop {
             edits.push(Edit::Remove(properties::POP_CHECK_POINT));
         }
-        BatchItem { entry_code: EntryCode::Tag(found.tags_code), edits, unique_key, keys }
+        BatchItem { entry_code: EntryCode::Tag(found.tags_code), edits, unique_key, has_own_key, keys }
     }
 }
 
@@ -208,6 +215,8 @@ pub struct BatchItem<'e> {
     pub edits: Edits<'e>,
     /// Its UNIQ_KEY.
     pub unique_key: &'e str,
+    /// Whether its client made that.
+    pub has_own_key: bool,
     /// Its KEYS.
     pub keys: Option<&'e str>,
 }

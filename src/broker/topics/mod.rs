@@ -22,7 +22,7 @@ use super::metadata_sync::Table;
 use super::role::Role;
 use super::{BrokerError, Effect};
 
-pub use view::TopicView;
+pub use view::{deduplication_ms, TopicView};
 
 /// The most queues of a topic.
 pub const QUEUES_MAX: i32 = 16_384;
@@ -321,6 +321,24 @@ impl TopicTable {
             self.changed(wall, out);
         }
         Ok(())
+    }
+
+    /// The NameServers have a fixed list of queues for these topics: their order counts more than their availability here,
+    /// too. As in RocketMQ, a topic that is in no list stays what it was made.
+    pub fn set_ordered<'a>(&mut self, topics: impl IntoIterator<Item = &'a str>, wall: Millis, out: &mut Vec<Effect>) {
+        let unordered: Vec<TopicConfig> = topics
+            .into_iter()
+            .filter_map(|topic| self.topics.get(topic))
+            .filter(|topic| !topic.is_order())
+            .map(|topic| TopicConfig { order: true, ..topic.config().clone() })
+            .collect();
+        if !self.role.takes_writes() || unordered.is_empty() {
+            return;
+        }
+        for config in unordered {
+            self.put(config);
+        }
+        self.changed(wall, out);
     }
 
     fn checked(&self, asked: TopicConfig) -> Result<TopicConfig, BrokerError> {

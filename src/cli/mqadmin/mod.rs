@@ -39,6 +39,8 @@ enum Mqadmin {
     TopicStatus(OfTopic),
     /// As `topic create --replace`
     UpdateTopic(UpdateTopic),
+    /// As `topic order`
+    UpdateOrderConf(UpdateOrderConf),
     /// As `topic update --perm`
     UpdateTopicPerm(UpdateTopic),
     /// As `topic delete --yes`
@@ -109,7 +111,17 @@ fn words(command: Mqadmin) -> Result<Words> {
             let (read, write) = (args.read.unwrap_or(8), args.write.unwrap_or(8));
             let words = Words::new("topic create --replace").name(args.topic).option("--broker", args.broker);
             let words = words.option("--queues", Some(write));
-            words.option("--read-queues", (read != write).then_some(read)).option("--perm", args.perm)
+            let words = words.option("--read-queues", (read != write).then_some(read)).option("--perm", args.perm);
+            words.flag("--order", args.order == Some(true))
+        }
+        Mqadmin::UpdateOrderConf(args) => {
+            let words = Words::new("topic order").name(args.topic);
+            match (args.method.as_str(), args.value) {
+                ("put", Some(value)) => words.option("--fix", Some(value.trim_end_matches(';'))),
+                ("get", _) => words,
+                ("delete", _) => words.flag("--free", true),
+                _ => return Err(Failure::usage("-m is put, get or delete; put wants -v").into()),
+            }
         }
         Mqadmin::UpdateTopicPerm(args) => {
             let words = Words::new("topic update").name(args.topic);

@@ -41,6 +41,18 @@ pub struct UpdateTopic {
     pub write: Option<i32>,
     #[arg(short = 'p', long = "perm")]
     pub perm: Option<String>,
+    #[arg(short = 'o', long = "order")]
+    pub order: Option<bool>,
+}
+
+#[derive(Debug, Args)]
+pub struct UpdateOrderConf {
+    #[arg(short = 't', long = "topic")]
+    pub topic: String,
+    #[arg(short = 'v', long = "orderConf")]
+    pub value: Option<String>,
+    #[arg(short = 'm', long = "method")]
+    pub method: String,
 }
 
 #[derive(Debug, Args)]

@@ -8,7 +8,8 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use super::groups_of;
-use crate::cli::cluster::master_if;
+use super::order::fix;
+use crate::cli::cluster::{master, master_if};
 use crate::cli::connect::{Cluster, ClusterArgs};
 use crate::cli::console::tell;
 use crate::cli::fail::Failure;
@@ -35,6 +36,9 @@ pub struct CreateTopic {
     /// What clients may do
     #[arg(long, default_value = "rw")]
     pub perm: Permission,
+    /// Its order counts more than its availability: its queues are fixed, see `metaq topic order`
+    #[arg(short = 'o', long)]
+    pub order: bool,
     /// If it is there already, change it to be so
     #[arg(long)]
     pub replace: bool,
@@ -114,10 +118,31 @@ pub async fn create(cluster: Cluster, args: CreateTopic) -> Result<ExitCode> {
     }
     let mut config = TopicConfig::new(&args.topic, args.queues, args.perm.bits());
     config.read_queue_nums = args.read_queues.unwrap_or(args.queues);
+    config.order = args.order;
     put(&cluster, &config, args.broker.as_deref()).await?;
+    if args.order {
+        fix_queues(&cluster, &config, args.broker.as_deref()).await?;
+    }
     tell!("made topic {} with {} on each broker", args.topic, count(args.queues.into(), "queue"));
     cluster.hint("send to it with", &format!("send {} 'a first message'", args.topic));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fixes the queues of a topic that was just made: on every broker, or on this one beside those fixed before.
+async fn fix_queues(cluster: &Cluster, config: &TopicConfig, broker: Option<&str>) -> Result<()> {
+    let (mut queues, brokers) = match broker {
+        Some(broker) => {
+            let before = cluster.admin.fixed_queues(&config.topic_name).await?.unwrap_or_default();
+            (before, vec![master(cluster, broker).await?.0])
+        }
+        None => {
+            let table = cluster.admin.clusters().await?.broker_addr_table;
+            let masters = table.into_values().filter(|data| data.broker_addrs.contains_key(&0));
+            (BTreeMap::new(), masters.map(|data| data.broker_name).collect())
+        }
+    };
+    queues.extend(brokers.into_iter().map(|broker| (broker, config.write_queue_nums)));
+    fix(cluster, &config.topic_name, &queues).await
 }
 
 /// `metaq topic update`
@@ -130,6 +155,8 @@ pub async fn update(cluster: Cluster, args: UpdateTopic) -> Result<ExitCode> {
     let only = master_if(&cluster, args.broker.as_deref()).await?;
     let wanted = |broker: &String| only.as_ref().is_none_or(|(only, _)| only == broker);
     let mut changed = 0;
+    let fixed = cluster.admin.fixed_queues(&args.topic).await?;
+    let mut fixed_now = fixed.clone();
     for (broker, mut config) in configs.into_iter().filter(|(broker, _)| wanted(broker)) {
         if let Some(queues) = args.queues {
             (config.read_queue_nums, config.write_queue_nums) = (queues, queues);
@@ -141,7 +168,13 @@ pub async fn update(cluster: Cluster, args: UpdateTopic) -> Result<ExitCode> {
             config.perm = config.perm & !(permission::READ | permission::WRITE) | perm.bits();
         }
         put(&cluster, &config, Some(&broker)).await?;
+        if let Some(queues) = fixed_now.as_mut().and_then(|fixed| fixed.get_mut(&broker)) {
+            *queues = config.write_queue_nums;
+        }
         changed += 1;
+    }
+    if let Some(queues) = fixed_now.filter(|now| fixed.as_ref() != Some(now)) {
+        fix(&cluster, &args.topic, &queues).await?;
     }
     if changed == 0 {
         let failure = Failure::refused(format!("topic `{}` is not on that broker", args.topic));

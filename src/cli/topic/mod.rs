@@ -1,6 +1,7 @@
 //! `metaq topic`: what topics there are, and changing them.
 
 mod change;
+mod order;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -9,6 +10,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use self::change::{create, delete, update, CreateTopic, DeleteTopic, UpdateTopic};
+use self::order::{order, OrderTopic};
 use super::connect::{run as run_on, Cluster, ClusterArgs};
 use super::console::tell;
 use super::show::{Cell, Details, JsonArg, ListArgs, Listing, Progress};
@@ -36,6 +38,7 @@ enum TopicCommand {
     Update(UpdateTopic),
     /// Delete a topic and its messages
     Delete(DeleteTopic),
+    Order(OrderTopic),
     /// Show how much comes into topics and goes out of them
     Stats(StatsTopic),
 }
@@ -82,6 +85,7 @@ pub fn run(args: TopicArgs) -> Result<ExitCode> {
         TopicCommand::Create(args) => run_on(&args.cluster.clone(), |cluster| create(cluster, args)),
         TopicCommand::Update(args) => run_on(&args.cluster.clone(), |cluster| update(cluster, args)),
         TopicCommand::Delete(args) => run_on(&args.cluster.clone(), |cluster| delete(cluster, args)),
+        TopicCommand::Order(args) => run_on(&args.cluster.clone(), |cluster| order(cluster, args)),
         TopicCommand::Stats(args) => run_on(&args.cluster.clone(), |cluster| stats(cluster, args)),
     }
 }

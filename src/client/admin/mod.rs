@@ -5,6 +5,7 @@ mod members;
 mod messages;
 mod nameservers;
 mod offsets;
+mod order;
 mod statistics;
 mod topics;
 mod transactions;

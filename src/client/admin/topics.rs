@@ -79,7 +79,7 @@ impl Admin {
         Ok(read_body::<TopicConfigSerializeWrapper>(&answer)?.topic_config_table)
     }
 
-    /// Deletes a topic and its messages on every broker, and its routes.
+    /// Deletes a topic and its messages on every broker, its routes and its fixed queues.
     ///
     /// # Errors
     /// [`Error::Refused`] of a system topic.
@@ -91,7 +91,8 @@ impl Admin {
         for address in self.client.nameservers.addresses() {
             self.ask(address, command.clone()).await?;
         }
-        Ok(())
+        // A topic of that name that is made later begins without them.
+        self.unfix_queues(topic).await
     }
 
     /// First and next offset of each queue, and when its newest message came.

@@ -22,6 +22,7 @@ const RUNTIME_KEYS: &[&str] = &[
     "timerWheelEnable",
     "timerMaxDelaySec",
     "recallMessageEnable",
+    "deduplicationWindowMs",
     "longPollingEnable",
     "enablePropertyFilter",
     "shortPollingTimeMills",

@@ -70,6 +70,28 @@ pub fn give_back_large_buffers() {
     }
 }
 
+/// Lets this process open as many files as the system allows it to; returns how many that is. Shells and service managers
+/// mostly start programs with 1,024, for the sake of those that use `select`, and allow hundreds of thousands. A broker
+/// has one open for each connection, each gigabyte of its log, and up to a thousand of its queues.
+///
+/// # Errors
+/// The system's; the limit is then what it was.
+pub fn raise_open_files() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills the structure, which outlives the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if limit.rlim_cur < limit.rlim_max {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: the kernel only reads the structure, which outlives the call.
+        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(limit.rlim_cur)
+}
+
 /// The process of this user that listens on a TCP port.
 pub fn listening_on(port: u16) -> Option<u32> {
     const LISTEN: &str = "0A";

@@ -20,6 +20,10 @@ pub struct ConsumerOffsetSerializeWrapper {
     pub group_topic_map: Option<BTreeMap<String, Vec<String>>>,
     /// The next offset to consume by `topic@group` (or `topic@group@broadcast`) and queue.
     pub offset_table: BTreeMap<String, BTreeMap<i32, i64>>,
+    /// Where groups were reset to that have not taken it up yet, by the same keys. Ours: RocketMQ passes over it, and
+    /// forgets a reset when it restarts.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub reset_table: BTreeMap<String, BTreeMap<i32, i64>>,
 }
 
 impl ConsumerOffsetSerializeWrapper {

@@ -91,6 +91,12 @@ impl LogWriter {
         let mut run = Run { first: results.len(), bytes: 0..0 };
         while results.len() < items.len() {
             let group = group_at(items, results.len());
+            if group[0].unique.is_some() && self.deduplication.repeats(group, stored) {
+                self.write_run(&run, bytes, items, results)?;
+                results.extend(self.deduplication.first_results(group, stored).map(Ok));
+                run = Run { first: results.len(), bytes: 0..0 };
+                continue;
+            }
             let size = match self.check(group, bytes) {
                 Ok(size) => size,
                 Err(refusal) => {
@@ -110,7 +116,9 @@ impl LogWriter {
             }
             for item in group {
                 let position = self.position + (item.start - run.bytes.start) as u64;
-                results.push(Ok(assign(item, bytes, position, stored)));
+                let assigned = assign(item, bytes, position, stored);
+                self.deduplication.remember(item, &assigned);
+                results.push(Ok(assigned));
             }
             run.bytes.end += size as usize;
         }
@@ -277,7 +285,13 @@ fn assign(item: &AppendItem, bytes: &mut [u8], position: u64, stored: Millis) ->
     };
     let (physical, queue_offset) = (PhysicalOffset(position), QueueOffset(number));
     patch_offsets(record, queue_offset, physical, stored);
-    Stored { physical, end: PhysicalOffset(position + item.len as u64), queue_offset, store_time: stored }
+    Stored {
+        physical,
+        end: PhysicalOffset(position + item.len as u64),
+        queue_offset,
+        store_time: stored,
+        repeated_in: None,
+    }
 }
 
 /// The sysFlag of a record whose length has been checked.

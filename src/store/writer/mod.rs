@@ -19,6 +19,7 @@ pub(crate) use upkeep::StateFiles;
 
 use super::checkpoint::Checkpoint;
 use super::consume_queue::ConsumeQueue;
+use super::deduplication::Deduplication;
 use super::handle::Store;
 use super::options::FlushMode;
 use super::queue_table::QueueTable;
@@ -54,6 +55,8 @@ pub struct LogWriter {
     confirm_limit: Option<u64>,
     /// The log follows a master's.
     following: bool,
+    /// What was sent lately, where topics want to know.
+    deduplication: Deduplication,
     /// Queues whose newest entries are in memory only, the oldest first; a queue may stand here twice.
     dirty: VecDeque<Arc<ConsumeQueue>>,
     upkeep: Upkeep,
@@ -88,9 +91,15 @@ impl LogWriter {
             syncing: false,
             confirm_limit: None,
             following: false,
+            deduplication: Deduplication::default(),
             dirty: unwritten.into(),
             upkeep,
         }
+    }
+
+    /// Sends that are in this table are answered with what they got first.
+    pub fn set_deduplication(&mut self, table: Deduplication) {
+        self.deduplication = table;
     }
 
     /// Where the next record goes, or the filler before it.

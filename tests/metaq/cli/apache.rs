@@ -25,6 +25,12 @@ fn mqadmins_names_and_options_work() {
     assert!(done(&["topicRoute", "-t", "Orders"]).contains("broker-a     4      2  r\n"));
     done(&["updateTopic", "-t", "Orders", "-r", "4", "-w", "2", "-b", address]);
     assert!(done(&["topicList"]).contains("Orders"));
+    done(&["updateTopic", "-t", "Ordered", "-r", "2", "-w", "2", "-o", "true"]);
+    assert_eq!(done(&["updateOrderConf", "-t", "Ordered", "-m", "get"]), "BROKER    QUEUES\nbroker-a       2\n");
+    done(&["updateOrderConf", "-t", "Ordered", "-m", "put", "-v", "broker-a:4;broker-b:4"]);
+    assert_eq!(server.json(&["topic", "order", "Ordered"])[1], serde_json::json!({"broker": "broker-b", "queues": 4}));
+    done(&["updateOrderConf", "-t", "Ordered", "-m", "delete"]);
+    server.fails(&["topic", "order", "Ordered"], 1, &["no queues of topic `Ordered` are fixed"]);
     assert!(done(&["topicList", "-n", server.nameserver(), "-c"]).contains("Orders"));
     for body in ["one", "-two"] {
         done(&["sendMessage", "-t", "Orders", "-p", body, "-k", "k1", "-c", "tagA"]);

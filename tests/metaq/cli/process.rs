@@ -49,7 +49,19 @@ impl Ended {
 
 impl Process {
     pub fn start(args: &[&str]) -> Process {
-        let mut child = metaq(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Process::spawn(metaq(args))
+    }
+
+    /// Starts it as a shell does that lets programs open `files` files at once, unless they ask for more.
+    pub fn start_with_files(files: u32, args: &[&str]) -> Process {
+        let limited = format!("ulimit -Sn {files}; exec \"$0\" \"$@\"");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &limited, env!("CARGO_BIN_EXE_metaq")]).args(args).stdin(Stdio::null());
+        Process::spawn(shell)
+    }
+
+    fn spawn(mut command: Command) -> Process {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
         forward(child.stdout.take().unwrap(), sender.clone());
         forward(child.stderr.take().unwrap(), sender);

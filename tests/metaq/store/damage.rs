@@ -61,7 +61,9 @@ async fn a_damaged_record_is_waited_for_and_mended() {
     let running = world.open().await;
     let told = Arc::new(AtomicUsize::new(0));
     let hears = Arc::clone(&told);
-    running.store.on_damage(move || drop(hears.fetch_add(1, Ordering::Relaxed)));
+    running.store.on_damage(move || {
+        hears.fetch_add(1, Ordering::Relaxed);
+    });
     assert_eq!(try_read(&running, 0).unwrap(), 2, "what stands before it");
     let at = PhysicalOffset(places[2]);
     assert!(matches!(try_read(&running, 2), Err(StoreError::Damaged { at: told }) if told == at));

@@ -3,7 +3,7 @@
 use super::{Call, Refused};
 use crate::broker::clients::{on_heartbeat, Connection, HeartbeatTables};
 use crate::broker::pull::check_expression;
-use crate::broker::{BrokerError, QueueKey};
+use crate::broker::{BrokerError, Effect, QueueKey};
 use crate::proto::body::small::GetConsumerListByGroupResponseBody;
 use crate::proto::body::{
     from_slice, to_vec, CheckClientRequestBody, HeartbeatData, LockBatchRequestBody, LockBatchResponseBody,
@@ -71,10 +71,13 @@ pub fn consumer_list(call: &Call) -> Result<Response, Refused> {
     Ok(Response::success().with_body(to_vec(&list)))
 }
 
-/// 41
-pub fn lock_batch(call: &Call) -> Result<Response, Refused> {
+/// 41. Only a master grants locks: elsewhere nobody holds anything.
+pub async fn lock_batch(call: &Call) -> Result<Response, Refused> {
     let body: LockBatchRequestBody = from_slice(&call.command.body)?;
     let shared = &call.shared;
+    if !shared.role.takes_writes() {
+        return Ok(Response::success().with_body(to_vec(&LockBatchResponseBody::default())));
+    }
     let held = shared.locks().lock_batch(
         &body.consumer_group,
         &body.client_id,
@@ -82,8 +85,12 @@ pub fn lock_batch(call: &Call) -> Result<Response, Refused> {
         queue_keys(&body),
         shared.now(),
     );
+    let is_saved = shared.locks().is_saved(held.change);
+    if !is_saved {
+        shared.carry_out_now(vec![Effect::PersistLocks]).await?;
+    }
     let broker_name = &shared.settings().config.broker_name;
-    let held = held.into_iter().map(|queue| MessageQueue {
+    let held = held.queues.into_iter().map(|queue| MessageQueue {
         broker_name: broker_name.clone(),
         queue_id: queue.queue_id,
         topic: queue.topic.to_string(),

@@ -126,7 +126,7 @@ pub async fn handle(call: Call) -> Response {
         request::HEART_BEAT => clients::heartbeat(&call).await,
         request::UNREGISTER_CLIENT => clients::unregister(&call).await,
         request::GET_CONSUMER_LIST_BY_GROUP => clients::consumer_list(&call),
-        request::LOCK_BATCH_MQ => clients::lock_batch(&call),
+        request::LOCK_BATCH_MQ => clients::lock_batch(&call).await,
         request::UNLOCK_BATCH_MQ => clients::unlock_batch(&call),
         request::CHECK_CLIENT_CONFIG => clients::check_config(&call),
         request::QUERY_CONSUMER_OFFSET => offsets::query(&call),

@@ -63,16 +63,20 @@ pub fn update(call: &Call) -> Result<Response, Refused> {
         known => known,
     };
     check_commit((group, group_known), (topic, view.as_deref()), (queue_id, max), offset)?;
-    let client = shared.clients().consumers.client_of(group, call.connection.id()).cloned();
-    let holder = shared.locks().holder(group, &QueueKey::new(topic, queue_id), shared.now()).cloned();
+    let (client, holder) = shared.committer(group, &QueueKey::new(topic, queue_id), call.connection.id());
     let by = client.as_ref().map_or(Who::Other, Who::Member);
     let mut effects = Vec::new();
     let commit =
         shared.offsets().commit(group, (topic, queue_id), offset, (by, holder.as_deref()), shared.now(), &mut effects);
     shared.carry_out(effects);
     let mut response = Response::success();
-    if commit == Commit::Resetting {
-        response.remark = Some("Offset has been previously reset".to_owned());
+    match (commit, holder) {
+        (Commit::Resetting, _) => response.remark = Some("Offset has been previously reset".to_owned()),
+        (Commit::Locked, Some(holder)) => {
+            let (topic, holder) = (topic.to_owned(), holder.to_string());
+            return Err(BrokerError::CommitLocked { topic, queue_id, holder }.into());
+        }
+        _ => {}
     }
     Ok(response)
 }

@@ -191,6 +191,10 @@ pub async fn clone_offsets(call: &Call) -> Result<Response, Refused> {
     );
     tracing::info!(from = &*header.src_group, to = &*header.dest_group, queues = copied, "offsets were cloned");
     effects.push(Effect::PersistOffsets);
+    let moved: Vec<_> = shared.offsets().topics_of(&header.dest_group).cloned().collect();
+    for topic in moved.iter().filter_map(|topic| shared.topic_directory.get(topic)) {
+        shared.wake_for_reset(topic.name(), 0..topic.queues());
+    }
     shared.carry_out_now(effects).await?;
     Ok(Response::success())
 }

@@ -21,11 +21,11 @@ pub(super) fn write_answers(
     let (mut puts, mut failed) = (0, 0);
     for answer in answers {
         let results = appended.and_then(|appended| appended.results.get(answer.records.clone())).unwrap_or_default();
-        let stored = results.iter().flatten();
+        let stored = results.iter().flatten().filter(|one| one.repeated_in.is_none());
         let (count, bytes) =
             stored.fold((0, 0), |(count, bytes), one| (count + 1, bytes + (one.end.0 - one.physical.0)));
         puts += count;
-        failed += answer.records.len() as u64 - count;
+        failed += (answer.records.len() - results.iter().flatten().count()) as u64;
         answer.counters.puts.add(count);
         answer.counters.put_bytes.add(bytes);
         if answer.reply.oneway {
@@ -64,20 +64,20 @@ fn write_stored(
     let mut first = None;
     for result in results {
         let stored = result.as_ref().map_err(store_failure)?;
-        first.get_or_insert(stored.queue_offset);
+        first.get_or_insert((stored.queue_offset, stored.repeated_in));
         if !message_ids.is_empty() {
             message_ids.push(',');
         }
         ids::push_offset_message_id(message_ids, shared.advertised, stored.physical);
     }
-    let Some(first) = first else {
+    let Some((first, repeated_in)) = first else {
         let what = "the log writer has stopped: the message may or may not be stored".to_owned();
         return Err(BrokerError::StoreFailed { what });
     };
     let reply = answer.reply;
     let frame = ResponseFrame::begin(out, reply.serialization, reply.opaque, code, None, |ext| {
         ext.put_str("msgId", message_ids);
-        ext.put_i64("queueId", i64::from(answer.queue_id));
+        ext.put_i64("queueId", repeated_in.map_or(i64::from(answer.queue_id), i64::from));
         ext.put_i64("queueOffset", first.0 as i64);
         if !unique_key.is_empty() {
             ext.put_str("transactionId", unique_key);

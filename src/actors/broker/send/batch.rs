@@ -16,7 +16,7 @@ use crate::broker::topics::TopicView;
 use crate::broker::BrokerError;
 use crate::env::Millis;
 use crate::proto::message::{batch, encode_record, names, NewRecord, RecallHandle};
-use crate::store::{key_hashes, AppendBatch, AppendResult};
+use crate::store::{key_hashes, AppendBatch, AppendResult, UniqueSend};
 
 /// Sends that are answered together.
 #[derive(Default)]
@@ -168,6 +168,11 @@ impl SendBatch {
         encode_record(&mut self.records.bytes, &record).map_err(|_| settings.send.illegal())?;
         let item = self.records.push(start, queue, tags_code(plan.entry_code));
         item.keys = Some(key_hashes(target, Some(made), plan.keys));
+        let window_ms = topic.deduplication_ms(settings.config.deduplication_window_ms as i64);
+        if window_ms > 0 && request.reconsume_times == 0 && plan.can_repeat() {
+            let key = plan.unique_key.unwrap_or_default();
+            item.unique = UniqueSend::new(request.topic, key, window_ms, plan.reply_queue_id);
+        }
         let recall_handle = match plan.target {
             Target::Timed { due, recalls: false } => recall_handle(settings, request.topic, due, made),
             _ => None,
@@ -190,6 +195,7 @@ impl SendBatch {
         let QueueHandles { queue, counters } =
             queues.get(shared, plan.topic, plan.queue_id as u32).map_err(|error| store_failure(&error))?;
         let group = self.records.next_group();
+        let window_ms = topic.deduplication_ms(settings.config.deduplication_window_ms as i64);
         for item in batch::items(incoming.body) {
             let item = item.map_err(|error| BrokerError::BatchBody { what: error.to_string() })?;
             settings.send.check_body(item.body)?;
@@ -214,10 +220,14 @@ impl SendBatch {
                 properties: item.properties,
                 edits: &planned.edits,
             };
+            let unique = match window_ms > 0 && planned.has_own_key {
+                true => UniqueSend::new(plan.topic, planned.unique_key, window_ms, plan.queue_id),
+                false => None,
+            };
             let start = self.records.bytes.len();
             encode_record(&mut self.records.bytes, &record).map_err(|_| settings.send.illegal())?;
             let item = self.records.push_to_group(start, Arc::clone(&queue), tags_code(planned.entry_code), group);
-            item.keys = Some(key_hashes(plan.topic, Some(planned.unique_key), planned.keys));
+            (item.unique, item.keys) = (unique, Some(key_hashes(plan.topic, Some(planned.unique_key), planned.keys)));
         }
         let start = self.unique_keys.len();
         self.unique_keys.push_str(plan.unique_key.unwrap_or_default());

@@ -1,8 +1,20 @@
 //! Queue locks of orderly consumers (LOCK_BATCH_MQ, UNLOCK_BATCH_MQ).
 //!
-//! A lock is a lease of one client of a group on one queue, held in memory only. It ends by being given back, or by not
-//! being renewed. RocketMQ's clients renew every 20 s and stop trusting their own lock 30 s after the answer to the last
-//! renewal, so the broker, which waits 60 s, never grants a queue to a second one while the first still works on it.
+//! A lock is a lease of one client of a group on one queue. It ends by being given back, or by not being renewed.
+//! RocketMQ's clients renew every 20 s and stop trusting their own lock 30 s after the answer to the last renewal, so the
+//! broker, which waits 60 s, never grants a queue to a second one while the first still works on it.
+//!
+//! RocketMQ's broker forgets its locks when it ends, while their clients go on. Here a client is told of a new lock only
+//! once it is saved that it is the holder (`queueLocks.json`); renewals change nothing in the file, and neither do locks
+//! that end have to be saved at once. Whoever may trust a lock when a broker ends is therefore in its file, perhaps with
+//! some that gave theirs back: the next life holds all of them for [`LEASE_WITHOUT_CONNECTION_MS`], as long as any of their
+//! clients can rely on them, and a holder that comes back meanwhile goes on at once (REB-2).
+//!
+//! Where holders are not known, on a slave that becomes the master or without the file, nobody is given a lock for as long.
+
+mod saved;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,11 +23,14 @@ use crate::env::{Canaries, Canary, Millis};
 
 use super::{ConnectionId, QueueKey};
 
+pub use saved::SavedLocks;
+
 /// A lock not renewed for this long is free (`rocketmq.broker.rebalance.lockMaxLiveTime`).
 pub const LEASE_MS: i64 = 60_000;
 
-/// The lease of a client whose connection broke. The client may be alive and working, and trusts its lock for 30 s after
-/// it got the answer, which it waits for 1 s at most; so the queue is free after this, and not at once (REB-2).
+/// The lease of a client whose connection broke, with the broker's process for example. The client may be alive and
+/// working, and trusts its lock for 30 s after it got the answer, which it waits for 1 s at most; so the queue is free after
+/// this, and not at once (REB-2).
 pub const LEASE_WITHOUT_CONNECTION_MS: i64 = 31_000;
 
 /// The locks of all groups. `now` is monotonic time.
@@ -24,16 +39,25 @@ pub struct QueueLocks {
     groups: BTreeMap<Arc<str>, BTreeMap<QueueKey, Lock>>,
     count: usize,
     limit: usize,
+    /// Until then somebody may trust a lock that nobody here knows of.
+    unknown_until: Option<Millis>,
+    /// Counts changes of who holds what.
+    changes: u64,
+    /// All changes up to this one are in the file.
+    saved: u64,
     canaries: Canaries,
 }
 
 #[derive(Debug)]
 struct Lock {
     client: Arc<str>,
-    connection: ConnectionId,
+    /// Over which it was granted last; none in this life of the broker.
+    connection: Option<ConnectionId>,
     /// Last granted at.
     granted: Millis,
     lease_ms: i64,
+    /// The change that made this client the holder.
+    change: u64,
 }
 
 impl Lock {
@@ -42,15 +66,42 @@ impl Lock {
     }
 }
 
+/// What a client has locked.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Those of the queues asked for.
+    pub queues: Vec<QueueKey>,
+    /// The client may be told of them once this change is saved: [`QueueLocks::is_saved`].
+    pub change: u64,
+}
+
+/// Who holds a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The client.
+    pub client: Arc<str>,
+    /// Over which its lock was granted last, if that was in this life of the broker.
+    pub connection: Option<ConnectionId>,
+}
+
 impl QueueLocks {
     /// No locks yet. Beyond `limit` (`locksMax`) none is granted.
     pub fn new(limit: usize) -> QueueLocks {
-        QueueLocks { groups: BTreeMap::new(), count: 0, limit, canaries: Canaries::default() }
+        QueueLocks {
+            groups: BTreeMap::new(),
+            count: 0,
+            limit,
+            unknown_until: None,
+            changes: 0,
+            saved: 0,
+            canaries: Canaries::default(),
+        }
     }
 
     /// The same table with planted bugs.
     pub fn with_canaries(self, canaries: Canaries) -> QueueLocks {
-        QueueLocks { canaries, ..self }
+        let unknown_until = self.unknown_until.filter(|_| !canaries.has(Canary::LocksNotSaved));
+        QueueLocks { canaries, unknown_until, ..self }
     }
 
     /// Locks or renews each of `queues` for `client`; returns those it now holds.
@@ -61,15 +112,20 @@ impl QueueLocks {
         connection: ConnectionId,
         queues: Vec<QueueKey>,
         now: Millis,
-    ) -> Vec<QueueKey> {
+    ) -> Held {
+        if self.holders_are_unknown(now) {
+            return Held::default();
+        }
         if !self.groups.contains_key(group) {
             self.groups.insert(group.into(), BTreeMap::new());
         }
-        let Some(locks) = self.groups.get_mut(group) else { return Vec::new() };
+        let Some(locks) = self.groups.get_mut(group) else { return Held::default() };
         let client: Arc<str> = client.into();
-        let mut held = Vec::with_capacity(queues.len());
+        let mut held = Held { queues: Vec::with_capacity(queues.len()), change: 0 };
+        let next = self.changes + 1;
         for queue in queues {
-            let lock = Lock { client: client.clone(), connection, granted: now, lease_ms: LEASE_MS };
+            let connection = Some(connection);
+            let mut lock = Lock { client: client.clone(), connection, granted: now, lease_ms: LEASE_MS, change: next };
             match locks.get_mut(&queue) {
                 Some(other) if other.client != client && self.canaries.has(Canary::LockForEver) => continue,
                 Some(other)
@@ -77,18 +133,28 @@ impl QueueLocks {
                 {
                     continue
                 }
-                Some(other) if other.client == client && self.canaries.has(Canary::LockNotRenewed) => {}
+                Some(other) if other.client == client && self.canaries.has(Canary::LockNotRenewed) => {
+                    lock.change = other.change;
+                }
                 Some(other) => {
                     crate::sometimes!(other.client != client, "a lock that ran out went to another client");
+                    if other.client == client {
+                        lock.change = other.change;
+                    }
+                    held.change = held.change.max(lock.change);
                     *other = lock;
                 }
                 None if self.count >= self.limit => continue,
                 None => {
                     self.count += 1;
+                    held.change = next;
                     locks.insert(queue.clone(), lock);
                 }
             }
-            held.push(queue);
+            held.queues.push(queue);
+        }
+        if held.change == next {
+            self.changes = next;
         }
         if locks.is_empty() {
             self.groups.remove(group);
@@ -104,6 +170,7 @@ impl QueueLocks {
             if locks.get(queue).is_some_and(|lock| &*lock.client == client || anybody) {
                 locks.remove(queue);
                 self.count -= 1;
+                self.changes += 1;
             }
         }
         if locks.is_empty() {
@@ -119,7 +186,7 @@ impl QueueLocks {
     /// A connection ended without a word: the locks granted over it end as soon as the client itself distrusts them.
     pub fn on_connection_closed(&mut self, connection: ConnectionId) {
         for lock in self.groups.values_mut().flat_map(BTreeMap::values_mut) {
-            if lock.connection == connection {
+            if lock.connection == Some(connection) {
                 lock.lease_ms = match self.canaries.has(Canary::LockEndsWithConnection) {
                     true => 0,
                     false => LEASE_WITHOUT_CONNECTION_MS,
@@ -128,10 +195,21 @@ impl QueueLocks {
         }
     }
 
-    /// The client that holds a queue for its group.
-    pub fn holder(&self, group: &str, queue: &QueueKey, now: Millis) -> Option<&Arc<str>> {
+    /// This broker takes the place of another one, whose locks it does not know: nobody is given a queue until all that
+    /// were granted there have run out.
+    pub fn on_promoted(&mut self, now: Millis) {
+        self.groups.clear();
+        self.count = 0;
+        self.changes += 1;
+        if !self.canaries.has(Canary::PromotedLocksAtOnce) {
+            self.unknown_until = Some(now.plus(LEASE_WITHOUT_CONNECTION_MS));
+        }
+    }
+
+    /// The client that holds a queue for its group: only its commits count.
+    pub fn holder(&self, group: &str, queue: &QueueKey, now: Millis) -> Option<Holder> {
         let lock = self.groups.get(group)?.get(queue)?;
-        lock.is_live(now).then_some(&lock.client)
+        lock.is_live(now).then(|| Holder { client: Arc::clone(&lock.client), connection: lock.connection })
     }
 
     /// Whether the group holds any queue: then it consumes in order, and what it sends to its retry topic is meant for
@@ -142,6 +220,9 @@ impl QueueLocks {
 
     /// Forgets what has run out. Locks end by themselves; this frees their memory.
     pub fn on_tick(&mut self, now: Millis) {
+        if self.unknown_until.take_if(|until| now > *until).is_some() {
+            self.changes += 1;
+        }
         if !self.canaries.has(Canary::LockForEver) {
             self.retain(None, |lock| lock.is_live(now));
         }
@@ -157,7 +238,12 @@ impl QueueLocks {
         self.count == 0
     }
 
+    fn holders_are_unknown(&self, now: Millis) -> bool {
+        self.unknown_until.is_some_and(|until| now <= until)
+    }
+
     fn retain(&mut self, only: Option<&str>, keep: impl Fn(&Lock) -> bool) {
+        let before = self.count;
         self.groups.retain(|group, locks| {
             if only.is_none_or(|only| only == &**group) {
                 locks.retain(|_, lock| keep(lock));
@@ -165,68 +251,8 @@ impl QueueLocks {
             !locks.is_empty()
         });
         self.count = self.groups.values().map(BTreeMap::len).sum();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const A: ConnectionId = ConnectionId(1);
-    const B: ConnectionId = ConnectionId(2);
-
-    fn queue(queue_id: i32) -> QueueKey {
-        QueueKey::new("orders", queue_id)
-    }
-
-    #[test]
-    fn a_queue_has_one_holder() {
-        let mut locks = QueueLocks::new(100);
-        assert_eq!(locks.lock_batch("g", "a", A, vec![queue(0), queue(1)], Millis(0)), [queue(0), queue(1)]);
-        assert_eq!(locks.lock_batch("g", "b", B, vec![queue(1), queue(2)], Millis(1)), [queue(2)]);
-        assert_eq!(locks.lock_batch("other", "b", B, vec![queue(1)], Millis(1)), [queue(1)], "groups are apart");
-        assert_eq!(locks.holder("g", &queue(1), Millis(1)).map(|c| &**c), Some("a"));
-        locks.unlock_batch("g", "b", &[queue(1)]);
-        assert_eq!(locks.holder("g", &queue(1), Millis(1)).map(|c| &**c), Some("a"), "only the holder gives back");
-        locks.unlock_batch("g", "a", &[queue(1)]);
-        assert_eq!(locks.lock_batch("g", "b", B, vec![queue(1)], Millis(2)), [queue(1)]);
-        assert_eq!(locks.len(), 4);
-        let mut full = QueueLocks::new(1);
-        assert_eq!(full.lock_batch("g", "a", A, vec![queue(0), queue(1)], Millis(0)), [queue(0)]);
-    }
-
-    #[test]
-    fn an_unrenewed_lock_is_free_after_60_seconds() {
-        let mut locks = QueueLocks::new(100);
-        locks.lock_batch("g", "a", A, vec![queue(0)], Millis(0));
-        locks.lock_batch("g", "a", A, vec![queue(0)], Millis(20_000));
-        assert_eq!(locks.lock_batch("g", "b", B, vec![queue(0)], Millis(80_000)), []);
-        assert!(locks.holds_any("g", Millis(80_000)));
-        assert!(!locks.holds_any("g", Millis(80_001)));
-        assert_eq!(locks.lock_batch("g", "b", B, vec![queue(0)], Millis(80_001)), [queue(0)]);
-        locks.on_tick(Millis(200_000));
-        assert!(locks.is_empty());
-    }
-
-    /// REB-2: two consumers worked on one queue. A broken connection does not mean a dead consumer.
-    #[test]
-    fn reb_2_a_lock_outlives_its_connection_as_long_as_its_client_trusts_it() {
-        let mut locks = QueueLocks::new(100);
-        locks.lock_batch("g", "a", A, vec![queue(0)], Millis(0));
-        locks.on_connection_closed(A);
-        assert_eq!(locks.lock_batch("g", "b", B, vec![queue(0)], Millis(31_000)), []);
-        assert_eq!(locks.lock_batch("g", "b", B, vec![queue(0)], Millis(31_001)), [queue(0)]);
-        locks.on_connection_closed(A);
-        assert!(locks.holder("g", &queue(0), Millis(90_000)).is_some(), "the old connection is not b's");
-    }
-
-    #[test]
-    fn a_client_that_says_goodbye_frees_its_queues_at_once() {
-        let mut locks = QueueLocks::new(100);
-        locks.lock_batch("g", "a", A, vec![queue(0)], Millis(0));
-        locks.lock_batch("h", "a", A, vec![queue(0)], Millis(0));
-        locks.on_unregistered("g", "a");
-        assert_eq!(locks.lock_batch("g", "b", B, vec![queue(0)], Millis(1)), [queue(0)]);
-        assert!(locks.holds_any("h", Millis(1)));
+        if self.count != before {
+            self.changes += 1;
+        }
     }
 }
