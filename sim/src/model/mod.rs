@@ -132,7 +132,7 @@ impl Model {
                     // A member that lost the queue to another one is late; it is not told.
                     Some(_) if !holds && self.is_member(group, client) => return Answer::Done,
                     // Nobody knows who this is: it may be one that lost the queue.
-                    Some(lock) if !self.is_member(group, client) && !(holds && lock.connected) => {
+                    Some(lock) if !self.is_member(group, client) && (!holds || !lock.connected) => {
                         return Answer::Refused
                     }
                     _ => {}

@@ -84,7 +84,7 @@ async fn groups_that_only_pull_are_shown_with_their_subscriptions() {
     let client = broker.client().await;
     client.send("Orders", "a", &[]).await;
     let with = |code: i32, fields: &[(&'static str, &'static str)]| {
-        fields.iter().fold(Command::request(code), |command, (name, value)| command.with(name, *value))
+        fields.iter().fold(Command::request(code), |command, &(name, value)| command.with(name, value))
     };
     let ask = async |code: i32, fields: &[(&'static str, &'static str)]| {
         let answer = client.get(with(code, fields)).await;
