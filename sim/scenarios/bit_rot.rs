@@ -12,12 +12,14 @@ use metaq::env::OpenMode;
 use metaq::proto::message::parse;
 use metaq::proto::message::record::{BodyCrc, Parsed, BODY_CRC_AT, MAGIC_AT, PHYSICAL_OFFSET_AT, TOTAL_SIZE_AT};
 
+use super::slave_topics::shown;
 use super::slaves::{in_sync, make_group, promote_longest, COPIED};
 use crate::checkers::{
     acknowledged_kept, all_delivered, messages_intact, nothing_read_early, nothing_skipped, offsets_dense, stored_once,
+    Violation,
 };
 use crate::client::message_of;
-use crate::cluster::{Cluster, GROUP};
+use crate::cluster::{Cluster, GROUP, QUEUES, TOPIC};
 use crate::history::Event;
 use crate::plan::Plan;
 use crate::random::Stream;
@@ -137,6 +139,18 @@ async fn last(world: World, plan: Arc<Plan>) -> Verdict {
     // Each damaged place is waited at for a minute.
     world.sleep(bounds.delivered + Duration::from_secs(80) * rotten.len() as u32).await;
     logs_become_equal(&cluster, COPIED).await?;
+    for id in 0..QUEUES {
+        // Now and then it looks once more whether somebody has what is damaged, and readers wait for that.
+        let mut tries = 0;
+        while shown(&cluster, master, TOPIC, id).await.is_none() {
+            tries += 1;
+            if tries > 5 {
+                let finding = format!("the master shows a damaged message in queue {id}");
+                return Err(Violation::new("consumers get whole messages", finding));
+            }
+            world.sleep(Duration::from_secs(3)).await;
+        }
+    }
     world.kill(master);
     promote_longest(&mut cluster).await?;
     world.boot(master);

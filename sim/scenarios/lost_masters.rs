@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use metaq::config::broker::{BrokerRole, FlushDiskType};
+use metaq::proto::remoting::{request, Command};
 
-use super::slaves::{in_sync, make_group, promote_longest, COPIED};
+use super::slaves::{ask, in_sync, make_group, promote_longest, COPIED};
 use crate::checkers::{
     acknowledged_kept, all_delivered, messages_intact, nothing_read_early, offsets_dense, stored_once,
 };
@@ -68,6 +69,10 @@ async fn play(world: World, plan: Arc<Plan>) -> Verdict {
         world.sleep(Duration::from_secs(5)).await;
     }
     world.boot(master);
+    // Nobody promotes a slave while the master starts: both would take messages until a NameServer has told it.
+    while ask(&cluster, master, Command::request(request::GET_BROKER_HA_STATUS)).await.is_none() {
+        world.sleep(Duration::from_millis(100)).await;
+    }
     world.sleep(Duration::from_millis(random.below(WATCHED_MS))).await;
     if lost {
         promote_longest(&mut cluster).await?;

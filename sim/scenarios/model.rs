@@ -27,6 +27,8 @@ pub const MODEL: Scenario = Scenario {
     play: |world, plan| play(world, plan).boxed_local(),
 };
 
+/// How long a broker that starts keeps the locks that it granted before.
+const LOCKS_KEPT: Duration = Duration::from_secs(32);
 const NAME: &str = "answers are those of the reference model";
 /// Requests of one run.
 const REQUESTS: u64 = 300;
@@ -204,6 +206,8 @@ impl Lockstep {
             }
             world.sleep(Duration::from_millis(50)).await;
         }
+        // Locks go on for as long as their clients may trust them, perhaps with some that were given back.
+        world.sleep(LOCKS_KEPT).await;
         if cleanly {
             return Ok(());
         }

@@ -35,7 +35,7 @@ pub enum Canary {
     TornPropertiesKept,
     /// A slave that sees a deleted topic's numbers begin anew gives up what other queues have of the new topic already.
     TopicGoesAsAWhole,
-    /// A promoted slave does not read which transactions the old master left open.
+    /// A slave that is promoted, or a broker that starts, passes over the half messages that wait already.
     PromotedForgetsHalves,
     /// A slave that hears of a deleted topic deletes whatever it has of that name.
     SlaveDeletesByItsOwnEnd,
@@ -47,8 +47,6 @@ pub enum Canary {
     DamageServed,
     /// A damaged record is passed over, although another broker has it.
     DamageSkipped,
-    /// Recovery takes damage in the last file for the end of the log.
-    DamageEndsLog,
     /// A slave deletes files by its own rules alone, whatever its master still needs of them.
     SlaveDeletesFirst,
     /// A disk that has space again is still taken for full.

@@ -1,6 +1,6 @@
 //! The commit log as readers see it: a row of segments and three positions.
 //!
-//! INV-LOG-1: min ≤ confirmed ≤ end and flushed ≤ end. Bytes below `end` never change.
+//! INV-LOG-1: min ≤ confirmed ≤ end and flushed ≤ end. Bytes below `end` never change, unless a damaged record is mended.
 
 use std::collections::VecDeque;
 use std::io;

@@ -201,7 +201,9 @@ fn read(request: &Request, answer: &Command) -> Option<Answer> {
                 _ => None,
             };
         }
-        Request::Commit(..) if code == response::INVALID_PARAMETER => return Some(Answer::Refused),
+        Request::Commit(..) if [response::INVALID_PARAMETER, response::SYSTEM_ERROR].contains(&code) => {
+            return Some(Answer::Refused);
+        }
         Request::Offset(..) if code == response::QUERY_NOT_FOUND => return Some(Answer::Offset(None)),
         // A group without members is answered by an error.
         Request::Members(..) if code != response::SUCCESS => return Some(Answer::Names(BTreeSet::new())),

@@ -86,6 +86,8 @@ struct Lock {
     client: String,
     granted: Duration,
     lease: Duration,
+    /// The connection over which it was granted is still there.
+    connected: bool,
 }
 
 impl Lock {
@@ -125,11 +127,17 @@ impl Model {
             Request::Commit(group, client, queue, offset) => {
                 let key = (group.clone(), queue.clone());
                 let lock = self.locks.get(&key).filter(|lock| lock.is_live(now));
-                let is_member = self.is_member(group, client);
-                // A member that lost the queue to another one is late; it is not told.
-                if !(is_member && lock.is_some_and(|lock| lock.client != *client)) {
-                    self.offsets.insert(key, *offset);
+                let holds = lock.is_some_and(|lock| lock.client == *client);
+                match lock {
+                    // A member that lost the queue to another one is late; it is not told.
+                    Some(_) if !holds && self.is_member(group, client) => return Answer::Done,
+                    // Nobody knows who this is: it may be one that lost the queue.
+                    Some(lock) if !self.is_member(group, client) && !(holds && lock.connected) => {
+                        return Answer::Refused
+                    }
+                    _ => {}
                 }
+                self.offsets.insert(key, *offset);
                 Answer::Done
             }
             Request::Offset(group, queue, or_zero) => {
@@ -176,11 +184,11 @@ impl Model {
             members.remove(client);
         }
         for lock in self.locks.values_mut().filter(|lock| lock.client == client) {
-            lock.lease = LEASE_WITHOUT_CONNECTION;
+            (lock.lease, lock.connected) = (LEASE_WITHOUT_CONNECTION, false);
         }
     }
 
-    /// The process ended and was started again: what is only in memory is gone.
+    /// The process ended and was started again, so long ago that locks of before have run out: what is only in memory is gone.
     pub fn restarted(&mut self) {
         self.locks.clear();
         self.members.clear();
@@ -230,7 +238,7 @@ impl Model {
         let key = (group.to_owned(), queue.clone());
         let foreign = self.locks.get(&key).is_some_and(|lock| lock.client != client && lock.is_live(now));
         if !foreign {
-            self.locks.insert(key, Lock { client: client.to_owned(), granted: now, lease: LEASE });
+            self.locks.insert(key, Lock { client: client.to_owned(), granted: now, lease: LEASE, connected: true });
         }
         !foreign
     }

@@ -17,7 +17,6 @@ use super::timer::TimerMessage;
 use crate::broker::role::{Progress, Promotion, Step, MASTER_ID};
 use crate::broker::Effect;
 use crate::config::broker::{BrokerConfig, BrokerRole};
-use crate::env::Canary;
 use crate::proto::remoting::{own_request, Command};
 use crate::proto::PhysicalOffset;
 use crate::store::deduplication::Windows;
@@ -141,9 +140,7 @@ impl PromotionArguments {
             Step::BeginEpoch => return self.begin_epoch().await,
             Step::LoadTransactions => {
                 self.load_sent_lately()?;
-                if !shared.env.canary(Canary::PromotedForgetsHalves) {
-                    return shared.load_transactions().await;
-                }
+                return shared.load_transactions().await;
             }
             Step::SaveRole => return self.save_role().await,
             Step::TakeWrites => self.take_writes(),

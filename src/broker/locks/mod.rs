@@ -138,7 +138,8 @@ impl QueueLocks {
                 }
                 Some(other) => {
                     crate::sometimes!(other.client != client, "a lock that ran out went to another client");
-                    if other.client == client {
+                    // One that ran out may have left the file already.
+                    if other.client == client && other.is_live(now) {
                         lock.change = other.change;
                     }
                     held.change = held.change.max(lock.change);

@@ -110,6 +110,10 @@ fn a_client_is_told_of_a_lock_once_it_is_saved() {
     assert_eq!(saved.groups["g"]["a"]["orders"], [1]);
     let taken = locks.lock_batch("g", "b", B, vec![queue(0)], Millis(20_000));
     assert!(!locks.is_saved(taken.change));
+    let (_, change) = locks.unsaved(Millis(90_000)).unwrap();
+    locks.on_saved(change);
+    let late = locks.lock_batch("g", "b", B, vec![queue(0)], Millis(90_000));
+    assert!(!locks.is_saved(late.change), "it ran out, and the file was written without it");
     locks.on_tick(Millis(200_000));
     assert!(locks.unsaved(Millis(200_000)).unwrap().0.groups.is_empty());
 }

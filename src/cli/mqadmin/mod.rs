@@ -112,7 +112,7 @@ fn words(command: Mqadmin) -> Result<Words> {
             let words = Words::new("topic create --replace").name(args.topic).option("--broker", args.broker);
             let words = words.option("--queues", Some(write));
             let words = words.option("--read-queues", (read != write).then_some(read)).option("--perm", args.perm);
-            words.flag("--order", args.order == Some(true))
+            words.flag("--order", args.order == Some(true)).option("--attribute", args.attributes)
         }
         Mqadmin::UpdateOrderConf(args) => {
             let words = Words::new("topic order").name(args.topic);

@@ -43,6 +43,8 @@ pub struct UpdateTopic {
     pub perm: Option<String>,
     #[arg(short = 'o', long = "order")]
     pub order: Option<bool>,
+    #[arg(short = 'a', long = "attributes")]
+    pub attributes: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -39,6 +39,9 @@ pub struct CreateTopic {
     /// Its order counts more than its availability: its queues are fixed, see `metaq topic order`
     #[arg(short = 'o', long)]
     pub order: bool,
+    /// An attribute; `deduplication.window=600000`, say, knows repeated sends for ten minutes
+    #[arg(short = 'a', long = "attribute", value_name = "KEY=VALUE", value_delimiter = ',', value_parser = attribute)]
+    pub attributes: Vec<(String, String)>,
     /// If it is there already, change it to be so
     #[arg(long)]
     pub replace: bool,
@@ -63,6 +66,9 @@ pub struct UpdateTopic {
     /// What clients may do
     #[arg(long)]
     pub perm: Option<Permission>,
+    /// An attribute, new or with another value
+    #[arg(short = 'a', long = "attribute", value_name = "KEY=VALUE", value_delimiter = ',', value_parser = attribute)]
+    pub attributes: Vec<(String, String)>,
     /// Only on this broker
     #[arg(short = 'b', long, value_name = "NAME")]
     pub broker: Option<String>,
@@ -98,6 +104,11 @@ pub enum Permission {
     None,
 }
 
+fn attribute(text: &str) -> Result<(String, String), String> {
+    let pair = text.strip_prefix('+').unwrap_or(text).split_once('=').ok_or("it has to be KEY=VALUE")?;
+    Ok((pair.0.to_owned(), pair.1.to_owned()))
+}
+
 impl Permission {
     fn bits(self) -> i32 {
         match self {
@@ -119,6 +130,7 @@ pub async fn create(cluster: Cluster, args: CreateTopic) -> Result<ExitCode> {
     let mut config = TopicConfig::new(&args.topic, args.queues, args.perm.bits());
     config.read_queue_nums = args.read_queues.unwrap_or(args.queues);
     config.order = args.order;
+    config.attributes.extend(args.attributes);
     put(&cluster, &config, args.broker.as_deref()).await?;
     if args.order {
         fix_queues(&cluster, &config, args.broker.as_deref()).await?;
@@ -147,7 +159,8 @@ async fn fix_queues(cluster: &Cluster, config: &TopicConfig, broker: Option<&str
 
 /// `metaq topic update`
 pub async fn update(cluster: Cluster, args: UpdateTopic) -> Result<ExitCode> {
-    if args.queues.is_none() && args.read_queues.is_none() && args.perm.is_none() {
+    let nothing = args.queues.is_none() && args.read_queues.is_none() && args.perm.is_none();
+    if nothing && args.attributes.is_empty() {
         return Err(Failure::usage("nothing is to be changed").hint("name `--queues N` or `--perm rw`").into());
     }
     cluster.route(&args.topic).await?;
@@ -167,6 +180,7 @@ pub async fn update(cluster: Cluster, args: UpdateTopic) -> Result<ExitCode> {
         if let Some(perm) = args.perm {
             config.perm = config.perm & !(permission::READ | permission::WRITE) | perm.bits();
         }
+        config.attributes.extend(args.attributes.iter().cloned());
         put(&cluster, &config, Some(&broker)).await?;
         if let Some(queues) = fixed_now.as_mut().and_then(|fixed| fixed.get_mut(&broker)) {
             *queues = config.write_queue_nums;

@@ -119,6 +119,8 @@ impl RouteTable {
         if let Some(entry) = self.topics.get_mut(topic) {
             entry.fetched_at = now;
             if *entry.route == route {
+                // Another topic's route may have said something else of its brokers meanwhile.
+                learn(&mut self.brokers, &route.data);
                 return false;
             }
             entry.route = Arc::new(route);
@@ -170,8 +172,17 @@ impl RouteTable {
         let mut entries: Vec<&Entry> = self.topics.values().collect();
         entries.sort_by_key(|entry| entry.fetched_at);
         self.brokers.clear();
-        for broker in entries.into_iter().flat_map(|entry| &entry.route.data.broker_datas) {
-            self.brokers.insert(broker.broker_name.clone(), broker.broker_addrs.clone());
+        for entry in entries {
+            learn(&mut self.brokers, &entry.route.data);
+        }
+    }
+}
+
+/// Takes what a route says of brokers for the newest that is known.
+fn learn(brokers: &mut BTreeMap<String, BTreeMap<i64, String>>, route: &TopicRouteData) {
+    for broker in &route.broker_datas {
+        if brokers.get(&broker.broker_name) != Some(&broker.broker_addrs) {
+            brokers.insert(broker.broker_name.clone(), broker.broker_addrs.clone());
         }
     }
 }
@@ -244,6 +255,19 @@ mod tests {
         assert_eq!(table.reader("b", 0), None);
         table.get("T0", second * 700);
         assert_eq!(table.in_use(second * 700), ["T0"], "forgotten after ten minutes without use");
+        assert_eq!(table.master("a"), Some("a:1"));
+    }
+
+    /// A master was restarted. The topics' routes were fetched at different moments, and the one that says what it said
+    /// before was not heard: sends failed until the next difference.
+    #[test]
+    fn a_route_that_says_the_same_as_before_is_the_newest_word_on_its_brokers() {
+        let (mut table, second) = (RouteTable::default(), Duration::from_secs(1));
+        let (with, without) = (route_data(&[("a", 0, 1, 1, 6)]), route_data(&[("a", 1, 1, 1, 6)]));
+        table.put("T0", Route::new("T0", with.clone()), second);
+        table.put("T1", Route::new("T1", without), second * 2);
+        assert_eq!(table.master("a"), None);
+        assert!(!table.put("T0", Route::new("T0", with), second * 3));
         assert_eq!(table.master("a"), Some("a:1"));
     }
 }

@@ -112,7 +112,7 @@ fn resume(recovery: &Recovery<'_>, plan: &Plan, at: u64, bad: &Bad) -> io::Resul
     };
     let mut scanner = Scanner::new(&recovery.segments);
     // Damage is never all zeros.
-    if !matches!(bad, Bad::Unwritten) && !recovery.env.canary(Canary::DamageEndsLog) {
+    if !matches!(bad, Bad::Unwritten) {
         let next = scanner.next_record(at)?;
         if next < next_segment {
             let record = scanner.record_at(next, BodyCrc::Verify)?;

@@ -25,6 +25,7 @@ fn mqadmins_names_and_options_work() {
     assert!(done(&["topicRoute", "-t", "Orders"]).contains("broker-a     4      2  r\n"));
     done(&["updateTopic", "-t", "Orders", "-r", "4", "-w", "2", "-b", address]);
     assert!(done(&["topicList"]).contains("Orders"));
+    done(&["updateTopic", "-t", "Once", "-r", "1", "-w", "1", "-a", "+deduplication.window=600000"]);
     done(&["updateTopic", "-t", "Ordered", "-r", "2", "-w", "2", "-o", "true"]);
     assert_eq!(done(&["updateOrderConf", "-t", "Ordered", "-m", "get"]), "BROKER    QUEUES\nbroker-a       2\n");
     done(&["updateOrderConf", "-t", "Ordered", "-m", "put", "-v", "broker-a:4;broker-b:4"]);
