@@ -229,18 +229,3 @@ fn long_bodies_are_shown_whatever_they_were_compressed_with() {
     assert_eq!(shown, format!("{body}\n").repeat(4));
     server.fails(&["send", "Orders", "a", "--compress", "snappy"], 2, &["zstd"]);
 }
-
-/// Spans are looked at in a process of its own: what one test watches, others would disturb.
-#[test]
-fn what_the_library_does_is_seen_in_spans() {
-    let server = Server::start();
-    let log_of = |args: &[&str]| {
-        let output = metaq(args).env("NAMESRV_ADDR", server.nameserver()).env("METAQ_LOG", "metaq=debug").output();
-        String::from_utf8(output.unwrap().stderr).unwrap()
-    };
-    let sent = log_of(&["send", "Orders", "a book"]);
-    let span = "send{group=\"metaq-send\" topic=\"Orders\" messages=1}:request{code=310 ";
-    assert!(sent.contains(span), "{sent}");
-    let tailed = log_of(&["tail", "Orders", "-g", "audit", "--from", "begin", "--max", "1"]);
-    assert!(tailed.contains("rebalance{group=\"audit\"}"), "{tailed}");
-}
