@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use metaq::actors::ha::FollowState;
 use metaq::actors::net::{ListenerHandle, ListenerOptions};
 use metaq::env::real;
-use metaq::proto::body::{to_vec, KvTable};
+use metaq::proto::body::{to_vec, KvTable, TopicConfig, TopicConfigSerializeWrapper};
 use metaq::proto::ha::plain::{DataHeader, REPORT_SIZE};
 use metaq::proto::remoting::requests::RegisterBrokerResponse;
-use metaq::proto::remoting::{request, Response};
+use metaq::proto::remoting::{own_request, request, Response};
 use metaq::proto::PhysicalOffset;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -47,6 +47,8 @@ impl Apache {
             master_addr: Some(address.to_string().into()),
         };
         service.answers(request::REGISTER_BROKER, Some(Response::success().with_ext(&named)));
+        let ours = own_request::WAIT_METADATA_CHANGE;
+        service.answers(ours, Some(Response::not_supported(ours)));
         let log = Arc::clone(&held);
         tokio::spawn(async move {
             while let Ok((stream, _)) = slaves.accept().await {
@@ -174,12 +176,16 @@ async fn timed_messages_that_an_apache_master_has_delivered_do_not_come_again() 
     // | lastReadTimeMs | lastTimerLogFlushPos | lastTimerQueueOffset | masterTimerQueueOffset | dataVersion 3 × 8 |
     let checkpoint: Vec<u8> = [read_to, 0, 1, 1, 0, 0, 0].into_iter().flat_map(i64::to_be_bytes).collect();
     apache.service.answers(request::GET_TIMER_CHECK_POINT, Some(Response::success().with_body(checkpoint)));
+    let mut topics = TopicConfigSerializeWrapper::default();
+    topics.data_version.counter = 100;
+    topics.topic_config_table.insert("Orders".into(), TopicConfig::new("Orders", 4, 6));
+    apache.service.answers(request::GET_ALL_TOPIC_CONFIG, Some(Response::success().with_body(to_vec(&topics))));
     let slave = Broker::start(&apache.slave_settings().await).await;
-    let (store, service) = (&slave.handle().shared().store, &apache.service);
+    let store = &slave.handle().shared().store;
     let has_log = async || (store.end().0 as usize == log.len()).then_some(());
     until(&slave.env, has_log).await;
-    // The table that is asked for last, but for those that say where the log ends.
-    until(&slave.env, async || (service.asked(request::GET_BROKER_RUNTIME_INFO).len() > 1).then_some(())).await;
+    // What was copied counts as a whole.
+    until(&slave.env, async || slave.handle().shared().topics().get("Orders").is_some().then_some(())).await;
     slave.handle().shared().promote(true, true).await.unwrap();
     let client = slave.client().await;
     let sent = client.send("Orders", "first", &[]).await;
