@@ -33,8 +33,6 @@ pub enum Canary {
     DeleteYoungFiles,
     /// Recovery takes a record whose properties were never written for whole.
     TornPropertiesKept,
-    /// A slave that sees a deleted topic's numbers begin anew gives up what other queues have of the new topic already.
-    TopicGoesAsAWhole,
     /// A slave that is promoted, or a broker that starts, passes over the half messages that wait already.
     PromotedForgetsHalves,
     /// A slave that hears of a deleted topic deletes whatever it has of that name.
@@ -43,8 +41,6 @@ pub enum Canary {
     LostMasterGoesOn,
     /// A master that comes back does not ask its slaves for the offsets that groups committed there.
     KeptOffsetsForgotten,
-    /// Records are served without a look at their checksums, wherever they come from.
-    DamageServed,
     /// A damaged record is passed over, although another broker has it.
     DamageSkipped,
     /// A slave deletes files by its own rules alone, whatever its master still needs of them.
@@ -143,8 +139,6 @@ pub enum Canary {
     HalvesApart,
     /// A transaction can be committed as often as its producer says so (#1517).
     CommitAgain,
-    /// The end of a transaction is not looked for at the start: a crash that took its op brings it back.
-    CommitForgotten,
     /// A transaction whose producer was asked often enough goes nowhere.
     NoGivenUpTopic,
     /// A question that nobody was there to hear counts as one.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use super::append::write;
 use super::LogWriter;
-use crate::env::Canary;
 use crate::proto::message::parse;
 use crate::proto::message::record::{BodyCrc, Parsed, RecordError, RecordView, OVERHEAD_V1};
 use crate::proto::PhysicalOffset;
@@ -204,10 +203,7 @@ impl LogWriter {
             // The topic was deleted on the master and made again. Where that was nobody has told yet; what comes before this
             // queue's last message is old, and another queue's messages behind it may be new.
             let old = PhysicalOffset(queue.extent().last_end);
-            match self.store.env.canary(Canary::TopicGoesAsAWhole) {
-                true => drop(self.store.delete_topic(&topic).await?),
-                false => drop(self.store.delete_topic_below(&topic, old).await?),
-            }
+            self.store.delete_topic_below(&topic, old).await?;
             self.forget_deleted();
             queue = self.store.queues.get_or_create(&topic, id)?;
         }
