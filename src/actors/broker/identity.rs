@@ -37,16 +37,21 @@ pub(super) fn advertised(env: &Env, config: &BrokerConfig, address: SocketAddr) 
     Ok(SocketAddr::new(ip, address.port()))
 }
 
-/// The address slaves dial: `brokerIP2`, else the one clients dial, and the port for slaves.
-pub(super) fn ha_address(config: &BrokerConfig, advertised: SocketAddr) -> Result<SocketAddr> {
+/// The port for slaves of a broker that clients reach at `address`.
+pub(super) fn ha_port(config: &BrokerConfig, address: SocketAddr) -> u16 {
+    match config.ha_listen_port {
+        0 => address.port().wrapping_add(1),
+        port => port,
+    }
+}
+
+/// The address slaves dial: `brokerIP2`, else the one clients dial, and the port for slaves, which is `taken` if it is open.
+pub(super) fn ha_address(config: &BrokerConfig, advertised: SocketAddr, taken: Option<u16>) -> Result<SocketAddr> {
     let ip = match config.broker_ip2.as_str() {
         "" => advertised.ip(),
         ip => ip.parse().with_context(|| format!("brokerIP2 `{ip}` is no IP address"))?,
     };
     anyhow::ensure!(!ip.is_unspecified(), "brokerIP2 {ip} is a wildcard: slaves cannot dial it");
-    let port = match config.ha_listen_port {
-        0 => advertised.port().wrapping_add(1),
-        port => port,
-    };
+    let port = taken.unwrap_or_else(|| ha_port(config, advertised));
     Ok(SocketAddr::new(ip, port))
 }

@@ -186,7 +186,7 @@ impl BrokerHandle {
             store,
             writer,
             advertised,
-            ha_address: ha_address(&config, advertised)?,
+            ha_address: ha_address(&config, advertised, replication.port())?,
             ha: replication.ha.clone(),
             replica: replication.replica.clone(),
             topics: TopicTable::new(topic_rules(&config), &boot_options(&config), topics, wall, &mut effects)

@@ -1,5 +1,6 @@
 //! How a broker starts and stops replication.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use ractor::ActorRef;
 
+use super::identity::ha_port;
 use super::BrokerMessage;
 use crate::actors::ha::{
     HaMasterHandle, HaOptions, HaState, Leader, LogSignal, Quorum, QuorumLimits, ReplicaArguments, ReplicaHandle,
@@ -98,6 +100,11 @@ impl Replication {
 }
 
 impl RunningReplication {
+    /// The port at which slaves are served, if they are.
+    pub fn port(&self) -> Option<u16> {
+        self.master.as_ref().map(|master| master.address().port())
+    }
+
     /// Ends all connections; when this returns nothing of a master's log is under way, and the port is free.
     pub async fn stop(&self) {
         self.replica.stop().await;
@@ -114,12 +121,16 @@ async fn listen(
     address: SocketAddr,
     root: &ActorRef<BrokerMessage>,
 ) -> Result<Option<HaMasterHandle>> {
-    let port = match config.ha_listen_port {
-        0 => address.port().wrapping_add(1),
-        port => port,
+    let address = SocketAddr::new(address.ip(), ha_port(config, address));
+    let net = &ha.env().net;
+    let listener = match net.listen(address).await {
+        // Clients come to whatever port was free, and so may slaves: NameServers tell them which.
+        Err(error) if error.kind() == ErrorKind::AddrInUse && config.listen_port == 0 && config.ha_listen_port == 0 => {
+            net.listen(SocketAddr::new(address.ip(), 0)).await
+        }
+        listener => listener,
     };
-    let address = SocketAddr::new(address.ip(), port);
-    match ha.env().net.listen(address).await {
+    match listener {
         Ok(listener) => {
             let pace = config.max_ha_transfer_byte_in_second;
             let options = HaOptions {

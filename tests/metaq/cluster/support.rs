@@ -45,8 +45,11 @@ impl Broker {
     }
 
     async fn open(env: Env, directory: TempDir, settings: String) -> Broker {
-        let mut config =
-            BrokerConfig { store_path_root_dir: directory.path().display().to_string(), ..BrokerConfig::default() };
+        let mut config = BrokerConfig {
+            store_path_root_dir: directory.path().display().to_string(),
+            listen_port: 0,
+            ..BrokerConfig::default()
+        };
         assert_eq!(config.apply(&format!("{SETTINGS}{settings}")).unwrap(), []);
         let handle = BrokerHandle::start(&env, config, SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         Broker { env, directory, settings, handle }
