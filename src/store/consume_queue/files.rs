@@ -253,6 +253,12 @@ impl QueueFiles {
         }
     }
 
+    /// Whether a file has the length of all.
+    pub(crate) fn is_whole(&self, queue: &ConsumeQueue, base: u64) -> io::Result<bool> {
+        let path = self.directory(queue).join(paths::file_name(base));
+        Ok(self.disk.metadata(&path)?.len == self.file_size)
+    }
+
     /// Brings a file of another length to that of all, as a crash may have left it.
     pub(crate) fn complete(&self, queue: &ConsumeQueue, base: u64) -> io::Result<()> {
         self.open(queue, base, true).map(|_| ())
