@@ -148,6 +148,12 @@ impl QueueFiles {
         self.unsynced().files.insert((queue.serial(), base), (Arc::clone(queue.topic()), queue.id()));
     }
 
+    /// Neither what the file that begins at `base` holds nor its name need be on disk.
+    pub(crate) fn note_unknown(&self, queue: &ConsumeQueue, base: u64) {
+        self.note_unsynced(queue, base);
+        self.note_unsynced_names(&self.directory(queue));
+    }
+
     /// Removes one file of a queue.
     pub(crate) fn remove(&self, queue: &ConsumeQueue, base: u64) -> io::Result<()> {
         let key = (queue.serial(), base);
@@ -289,11 +295,15 @@ impl QueueFiles {
     fn create(&self, directory: &Path, path: &Path) -> io::Result<Arc<dyn File>> {
         self.disk.create_dir_all(directory)?;
         let file = self.disk.open(path, OpenMode::CreateOrOpen)?;
+        self.note_unsynced_names(directory);
+        Ok(file)
+    }
+
+    fn note_unsynced_names(&self, directory: &Path) {
         let mut unsynced = self.unsynced();
         let above = directory.ancestors().take_while(|above| *above != self.root).map(Path::to_owned);
         unsynced.directories.extend(above);
         unsynced.directories.insert(self.root.clone());
-        Ok(file)
     }
 
     fn opened(&self) -> MutexGuard<'_, OpenFiles> {

@@ -239,8 +239,9 @@ impl Recovery<'_> {
             };
             if !intact {
                 let (topic, id) = &name;
-                let ends =
-                    replay.trust_disk(&self.files, &mut |number, entry| self.vouches(topic, *id, number, entry))?;
+                let min = table.queues.get(&name).map(|extent| extent.min);
+                let ends = replay
+                    .trust_disk(&self.files, min, &mut |number, entry| self.vouches(topic, *id, number, entry))?;
                 short = Some(short.map_or(ends, |short: u64| short.min(ends)));
             }
         }

@@ -106,16 +106,22 @@ impl QueueReplay {
         self.touched = true;
     }
 
-    /// Trusts the entries on disk up to the first that is missing, if `is_right` knows the record of the last one.
+    /// Trusts the entries on disk up to the first that is missing, if `is_right` knows the record of the last one and they
+    /// begin no later than the queue did when the table was written, at `min`.
     /// Returns the position up to which the queue has entries of all records.
     pub(super) fn trust_disk(
         &mut self,
         files: &QueueFiles,
+        min: Option<u64>,
         is_right: &mut dyn FnMut(u64, &QueueEntry) -> io::Result<bool>,
     ) -> io::Result<u64> {
         (self.extent, self.known, self.skip_below, self.was) = (QueueExtent::default(), false, 0, 0);
         let Some((first, end)) = self.valid_range(files, true)? else { return Ok(0) };
         let Some(last) = self.last_record(files, first, end)? else { return Ok(0) };
+        // The names of the first files are gone: what they held lies in the log.
+        if min.is_some_and(|min| first > min) {
+            return Ok(0);
+        }
         if !is_right(end - 1, &last)? {
             return Ok(0);
         }
@@ -366,7 +372,7 @@ impl QueueReplay {
         let (first, last) = (files.base(at), files.base(at + self.piece.len() as u64 - 1));
         for base in (first..=last).step_by(files.file_size() as usize) {
             self.note_file(base);
-            files.note_unsynced(&self.queue, base);
+            files.note_unknown(&self.queue, base);
         }
         self.piece.clear();
         Ok(())
