@@ -75,7 +75,6 @@ pub const ALL: &[Planted] = &[
     row(Canary::KeptOffsetsForgotten, "slave_reads", &["what is committed at a slave stays"]),
     row(Canary::TimerTooEarly, "clock_jumps", &["timed messages are not early by their broker's clock"]),
     row(Canary::TimerForgetsCopies, "promotion_waiting", &["timed messages come once"]),
-    row(Canary::QueueTableBeforeQueues, "store_long", &[AGREE, WHOLE, KEPT, DENSE]),
     // The product's own assertions may see it first.
     row(Canary::QueuesAheadOfLog, "store_stalled", &[AGREE, WHOLE, KEPT, DENSE, "panic"]),
     row(Canary::ShowUnsynced, "stalled_power_cut", &[EARLY, DENSE]),

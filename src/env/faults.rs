@@ -19,8 +19,6 @@ pub enum Canary {
     IgnoreSyncError,
     /// Recovery does not compare bodies with their checksums.
     SkipChecksums,
-    /// The queue table is saved before the queue files that it vouches for are synced.
-    QueueTableBeforeQueues,
     /// Recovery leaves queue entries of records that are not in the log any more.
     QueuesAheadOfLog,
     /// Under SYNC_FLUSH consumers see messages that are not synced yet.

@@ -11,7 +11,7 @@ use futures::future::{FutureExt, Shared};
 use super::append::KEPT_ENTRIES;
 use super::pages::PagesAhead;
 use super::LogWriter;
-use crate::env::{BoxFuture, Canary, Millis};
+use crate::env::{BoxFuture, Millis};
 use crate::proto::PhysicalOffset;
 use crate::store::checkpoint::{Checkpoint, CheckpointFile};
 use crate::store::config_file::ConfigFile;
@@ -344,9 +344,7 @@ impl LogWriter {
         Some(Box::pin(async move {
             let result = async {
                 if let Some((unsynced, table)) = table {
-                    if !store.env.canary(Canary::QueueTableBeforeQueues) {
-                        store.files.sync(unsynced).await?;
-                    }
+                    store.files.sync(unsynced).await?;
                     let table = table.map_err(io::Error::other)?;
                     files.queue_table.save(&table).await.map_err(io::Error::other)?;
                     store.save_deleted_topics().await?;
