@@ -70,6 +70,7 @@ pub const ALL: &[Planted] = &[
     row(Canary::SlaveDeletesFirst, "promotion_retention", &["timed messages are kept"]),
     row(Canary::PromotedForgetsHalves, "promotion_waiting", &[AS_DECIDED]),
     row(Canary::DamageSkipped, "bit_rot", &[KEPT, DELIVERED, SKIPPED, COPIED, "consumers get whole messages"]),
+    row(Canary::SlaveStopsAtDamage, "bit_rot_last", &[COPIED]),
     row(Canary::LostMasterGoesOn, "disk_swap", &[KEPT, EARLY, DENSE, DELIVERED, COPIED]),
     row(Canary::SlaveDeletesByItsOwnEnd, "slave_topics_again", &[SHOWN]),
     row(Canary::KeptOffsetsForgotten, "slave_reads", &["what is committed at a slave stays"]),

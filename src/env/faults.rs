@@ -41,6 +41,8 @@ pub enum Canary {
     KeptOffsetsForgotten,
     /// A damaged record is passed over, although another broker has it.
     DamageSkipped,
+    /// A slave waits for ever for damage in its master's log to be mended, although nobody has what was there.
+    SlaveStopsAtDamage,
     /// A slave deletes files by its own rules alone, whatever its master still needs of them.
     SlaveDeletesFirst,
     /// A disk that has space again is still taken for full.
