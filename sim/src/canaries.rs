@@ -64,9 +64,11 @@ pub const ALL: &[Planted] = &[
     row(Canary::TrustFileLength, "store_power_cut", &[KEPT]),
     row(Canary::TrustFileLength, "broker_power_cut", &[KEPT, DENSE, "consumers get whole messages"]),
     row(Canary::IgnoreSyncError, "failed_sync_power_cut", &[KEPT, EARLY, DENSE]),
+    row(Canary::NeverSynced, "broker_async_power_cut", &["what is old enough to be synced is kept"]),
     row(Canary::SkipChecksums, "store_torn", &[WHOLE, KEPT]),
     // Damage, promotion, and what slaves keep.
     row(Canary::TornPropertiesKept, "store_torn", &[WHOLE]),
+    row(Canary::OldMasterNotTold, "superseded_master", &[KEPT]),
     row(Canary::SlaveDeletesFirst, "promotion_retention", &["timed messages are kept"]),
     row(Canary::PromotedForgetsHalves, "promotion_waiting", &[AS_DECIDED]),
     row(Canary::DamageSkipped, "bit_rot", &[KEPT, DELIVERED, SKIPPED, COPIED, "consumers get whole messages"]),

@@ -45,6 +45,7 @@ pub const ALL: &[&str] = &[
     "a slave deleted what its master has deleted",
     "records rotted that another broker has",
     "a master came back with less than a slave has",
+    "a master lost in a power cut what a slave has",
     "a group consumed at a slave while its master was away",
 ];
 

@@ -314,12 +314,10 @@ impl State {
     /// else would have. Only a promotion gives out epochs that NameServers compare, so it is no mistake in some setting.
     fn say_outranked(&mut self, accepted: Option<&Accepted>) {
         let Some(other) = accepted.and_then(|accepted| accepted.outranked_by.as_ref()) else { return };
-        let fenced = self.shared.role.fence();
-        if self.said.pass(other.clone(), self.shared.now()).is_some() || fenced {
-            tracing::error!(
-                broker = self.shared.settings().config.broker_name,
+        if !self.shared.superseded(other) && self.said.pass(other.clone(), self.shared.now()).is_some() {
+            tracing::warn!(
                 other,
-                "another broker was promoted to be the master of this name: this one takes no messages any more; start it as a slave"
+                "another broker is the master of this name: this one takes no messages; start it as a slave"
             );
         }
     }

@@ -334,6 +334,26 @@ impl Shared {
         shunned.as_ref().filter(|(_, until)| self.now() < *until).map(|(master, _)| master.clone())
     }
 
+    /// Another broker was promoted to be the master of this one's name: this one takes no messages any more, which nobody
+    /// else would have. `true` if it took some until now.
+    pub fn superseded(&self, by: &str) -> bool {
+        let fenced = self.role.fence();
+        if fenced {
+            tracing::error!(
+                broker = self.settings().config.broker_name,
+                by,
+                "another broker was promoted to be the master of this name: this one takes no messages any more; start it as a slave"
+            );
+        }
+        fenced
+    }
+
+    /// The master that this slave follows, or followed last.
+    pub fn followed(&self) -> Option<Master> {
+        let shunned = || lock(&self.shunned).as_ref().map(|(master, _)| master.clone());
+        lock(&self.followed).clone().or_else(shunned)
+    }
+
     /// How far the tables are that slaves copy.
     pub fn marks(&self) -> Marks {
         Marks {
