@@ -128,6 +128,8 @@ mod tests {
                 ("send 1, ack 1 q0:0, at 5, down broker", "young"),
                 ("send 1, at 3, down broker, at 4, ack 1 q0:0", "its answer was on its way"),
                 ("send 1, ack 1 q0:0, at 6, down broker, found 1 q0:0", "kept"),
+                ("send 1, ack 1 q0:0, at 5, down broker, found 2 q0:0", "young, and another one took its place"),
+                ("send 1, unknown 1", "nobody said that it is stored"),
             ],
         );
     }
