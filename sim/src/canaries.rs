@@ -68,6 +68,7 @@ pub const ALL: &[Planted] = &[
     row(Canary::SkipChecksums, "store_torn", &[WHOLE, KEPT]),
     // Damage, promotion, and what slaves keep.
     row(Canary::TornPropertiesKept, "store_torn", &[WHOLE]),
+    row(Canary::CutOffMasterLocks, "ordered_promotion", &[HOLDER, "a queue has one owner"]),
     row(Canary::OldMasterNotTold, "superseded_master", &[KEPT]),
     row(Canary::SlaveDeletesFirst, "promotion_retention", &["timed messages are kept"]),
     row(Canary::PromotedForgetsHalves, "promotion_waiting", &[AS_DECIDED]),
@@ -117,7 +118,7 @@ pub const ALL: &[Planted] = &[
     // Order.
     row(Canary::LocksNotSaved, "locks", &[HOLDER]),
     row(Canary::LocksNotSaved, "client_ordered", &["a queue has one owner"]),
-    row(Canary::PromotedLocksAtOnce, "ordered_promotion", &["a queue has one owner"]),
+    row(Canary::PromotedLocksAtOnce, "ordered_promotion", &["a queue has one owner", HOLDER]),
     row(Canary::DuplicatesForgotten, "retried_sends", &["messages are stored once"]),
     row(Canary::ResetsForgotten, "late_commits", &["a reset is not undone"]),
     row(Canary::FencingOff, "fenced_owners", &[OFFSETS]),

@@ -35,6 +35,8 @@ pub enum Canary {
     PromotedForgetsHalves,
     /// Under ASYNC_FLUSH the log is never synced.
     NeverSynced,
+    /// A SYNC_MASTER that hears nobody gives out and renews locks all the same.
+    CutOffMasterLocks,
     /// A promoted slave does not tell the old master, and a master that starts asks nobody whether it still is one.
     OldMasterNotTold,
     /// A slave that hears of a deleted topic deletes whatever it has of that name.

@@ -16,6 +16,7 @@ pub const MARKS: &[&str] = &[
     "the timer log was ahead of the commit log",
     "an offset stood above the end of its queue",
     "a promoted slave lowered an offset",
+    "a master that is cut off gave out no locks",
     "a master started behind another one's promotion",
     "a master started while a slave was promoted",
     "a send waited for its sync too long",

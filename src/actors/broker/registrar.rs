@@ -8,6 +8,7 @@
 //! much changed, and after anything went wrong; it repairs whatever a NameServer has missed.
 
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use tokio::sync::oneshot;
 use super::shared::Shared;
 use crate::actors::net::{connect, ConnectionHandle, Output, Service};
 use crate::broker::role::MASTER_ID;
-use crate::env::LogLimit;
+use crate::env::{LogLimit, Millis};
 use crate::nameserver::{Master, COMPLETE_TOPIC_TABLE, DISPLACED_ADDRESS, OUTRANKED_BY};
 use crate::proto::body::small::KvTable;
 use crate::proto::body::{from_slice, RegisterBrokerBody};
@@ -70,6 +71,8 @@ pub enum RegistrarMessage {
 pub struct Accepted {
     /// Serves the next one.
     connection: ConnectionHandle,
+    /// When it began.
+    began: Millis,
     /// The topics as of this many changes are known there.
     topic_changes: u64,
     /// Another broker had this one's name and id until then.
@@ -250,6 +253,9 @@ impl State {
         let failing = accepted.is_none();
         if let Some(accepted) = &accepted {
             nameserver.master.clone_from(&accepted.master);
+            if accepted.outranked_by.is_none() {
+                self.shared.named_master.fetch_max(accepted.began.0, Ordering::AcqRel);
+            }
             let (ordered, mut effects) = (accepted.ordered.table.keys().map(String::as_str), Vec::new());
             self.shared.topics().set_ordered(ordered, self.shared.wall(), &mut effects);
             self.shared.carry_out(effects);
@@ -368,6 +374,7 @@ async fn register_with(
         }
     };
     // Taken now, not when the registration was asked for: what arrives last is then the newest.
+    let began = shared.now();
     let (command, topic_changes) = registration(shared, seen);
     let answer = connection.call(&*shared.env.clock, command, limit).await?;
     anyhow::ensure!(
@@ -381,7 +388,7 @@ async fn register_with(
     let master = master_of(&answer)?;
     // A NameServer without such topics sends none. One that says something else is registered with all the same.
     let ordered = from_slice(&answer.body).unwrap_or_default();
-    Ok(Accepted { connection, topic_changes, displaced, outranked_by, master, ordered })
+    Ok(Accepted { connection, began, topic_changes, displaced, outranked_by, master, ordered })
 }
 
 /// The master that an answer names, to a slave.
