@@ -64,9 +64,12 @@ pub const ALL: &[Planted] = &[
     row(Canary::TrustFileLength, "store_power_cut", &[KEPT]),
     row(Canary::TrustFileLength, "broker_power_cut", &[KEPT, DENSE, "consumers get whole messages"]),
     row(Canary::IgnoreSyncError, "failed_sync_power_cut", &[KEPT, EARLY, DENSE]),
+    row(Canary::NeverSynced, "broker_async_power_cut", &["what is old enough to be synced is kept"]),
     row(Canary::SkipChecksums, "store_torn", &[WHOLE, KEPT]),
     // Damage, promotion, and what slaves keep.
     row(Canary::TornPropertiesKept, "store_torn", &[WHOLE]),
+    row(Canary::CutOffMasterLocks, "ordered_promotion", &[HOLDER, "a queue has one owner"]),
+    row(Canary::OldMasterNotTold, "superseded_master", &[KEPT]),
     row(Canary::SlaveDeletesFirst, "promotion_retention", &["timed messages are kept"]),
     row(Canary::PromotedForgetsHalves, "promotion_waiting", &[AS_DECIDED]),
     row(Canary::DamageSkipped, "bit_rot", &[KEPT, DELIVERED, SKIPPED, COPIED, "consumers get whole messages"]),
@@ -116,7 +119,7 @@ pub const ALL: &[Planted] = &[
     // Order.
     row(Canary::LocksNotSaved, "locks", &[HOLDER]),
     row(Canary::LocksNotSaved, "client_ordered", &["a queue has one owner"]),
-    row(Canary::PromotedLocksAtOnce, "ordered_promotion", &["a queue has one owner"]),
+    row(Canary::PromotedLocksAtOnce, "ordered_promotion", &["a queue has one owner", HOLDER]),
     row(Canary::DuplicatesForgotten, "retried_sends", &["messages are stored once"]),
     row(Canary::ResetsForgotten, "late_commits", &["a reset is not undone"]),
     row(Canary::FencingOff, "fenced_owners", &[OFFSETS]),

@@ -6,7 +6,7 @@ use metaq::env::Canary;
 
 use crate::checkers::{
     acknowledged_kept, all_delivered, delayed_on_time, follow, handed_back_again, messages_intact, nothing_read_early,
-    nothing_skipped, offsets_dense, stored_in_order, stored_once, timed_kept, timed_on_time, Violation,
+    nothing_skipped, offsets_dense, stored_in_order, stored_once, synced_kept, timed_kept, timed_on_time, Violation,
 };
 use crate::history::Event;
 use crate::plan::{Client, Expect, Plan};
@@ -36,6 +36,9 @@ pub fn judge(plan: &Plan, world: &World, acknowledged: u64) -> Verdict {
         offsets_dense(&found)?;
         if !delays(&events) {
             stored_once(&as_sent(&found))?;
+        }
+        if plan.syncs_go_on() {
+            synced_kept(&timed, UNSYNCED_FOR)?;
         }
         return all_delivered(&events, &groups);
     }

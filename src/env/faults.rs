@@ -33,6 +33,12 @@ pub enum Canary {
     TornPropertiesKept,
     /// A slave that is promoted, or a broker that starts, passes over the half messages that wait already.
     PromotedForgetsHalves,
+    /// Under ASYNC_FLUSH the log is never synced.
+    NeverSynced,
+    /// A SYNC_MASTER that hears nobody gives out and renews locks all the same.
+    CutOffMasterLocks,
+    /// A promoted slave does not tell the old master, and a master that starts asks nobody whether it still is one.
+    OldMasterNotTold,
     /// A slave that hears of a deleted topic deletes whatever it has of that name.
     SlaveDeletesByItsOwnEnd,
     /// A master that lost what its slaves have confirmed goes on.

@@ -8,6 +8,7 @@
 //! deleted, when too much changed, and after anything went wrong; it repairs whatever a NameServer has missed.
 
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use tokio::sync::oneshot;
 use super::shared::Shared;
 use crate::actors::net::{connect, ConnectionHandle, Output, Service};
 use crate::broker::role::MASTER_ID;
-use crate::env::LogLimit;
+use crate::env::{LogLimit, Millis};
 use crate::nameserver::{Master, COMPLETE_TOPIC_TABLE, DISPLACED_ADDRESS, OUTRANKED_BY};
 use crate::proto::body::small::KvTable;
 use crate::proto::body::{from_slice, RegisterBrokerBody};
@@ -79,6 +80,8 @@ struct ToldTopics {
 pub struct Accepted {
     /// Serves the next one.
     connection: ConnectionHandle,
+    /// When it began.
+    began: Millis,
     /// The topics that are known there.
     topics: ToldTopics,
     /// Another broker had this one's name and id until then.
@@ -259,6 +262,9 @@ impl State {
         let failing = accepted.is_none();
         if let Some(accepted) = &accepted {
             nameserver.master.clone_from(&accepted.master);
+            if accepted.outranked_by.is_none() {
+                self.shared.named_master.fetch_max(accepted.began.0, Ordering::AcqRel);
+            }
             let (ordered, mut effects) = (accepted.ordered.table.keys().map(String::as_str), Vec::new());
             self.shared.topics().set_ordered(ordered, self.shared.wall(), &mut effects);
             self.shared.carry_out(effects);
@@ -323,12 +329,10 @@ impl State {
     /// else would have. Only a promotion gives out epochs that NameServers compare, so it is no mistake in some setting.
     fn say_outranked(&mut self, accepted: Option<&Accepted>) {
         let Some(other) = accepted.and_then(|accepted| accepted.outranked_by.as_ref()) else { return };
-        let fenced = self.shared.role.fence();
-        if self.said.pass(other.clone(), self.shared.now()).is_some() || fenced {
-            tracing::error!(
-                broker = self.shared.settings().config.broker_name,
+        if !self.shared.superseded(other) && self.said.pass(other.clone(), self.shared.now()).is_some() {
+            tracing::warn!(
                 other,
-                "another broker was promoted to be the master of this name: this one takes no messages any more; start it as a slave"
+                "another broker is the master of this name: this one takes no messages; start it as a slave"
             );
         }
     }
@@ -379,6 +383,7 @@ async fn register_with(
         }
     };
     // Taken now, not when the registration was asked for: what arrives last is then the newest.
+    let began = shared.now();
     let (command, topics) = registration(shared, told);
     let answer = connection.call(&*shared.env.clock, command, limit).await?;
     anyhow::ensure!(
@@ -392,7 +397,7 @@ async fn register_with(
     let master = master_of(&answer)?;
     // A NameServer without such topics sends none. One that says something else is registered with all the same.
     let ordered = from_slice(&answer.body).unwrap_or_default();
-    Ok(Accepted { connection, topics, displaced, outranked_by, master, ordered })
+    Ok(Accepted { connection, began, topics, displaced, outranked_by, master, ordered })
 }
 
 /// The master that an answer names, to a slave.
