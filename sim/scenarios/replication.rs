@@ -200,6 +200,8 @@ async fn master_lost(world: World, plan: Arc<Plan>) -> Verdict {
         .max_by_key(|(_, length)| *length)
         .expect("there is a slave");
     sometimes!(length > 0, "a slave took over with messages");
+    // Whoever compares logs to choose a slave brings them to their disks first: a power cut must not change the answer.
+    world.disk(best.node).settle();
     cluster.replace_by(best).await;
     let faults_end = world.now() + plan.faults_end();
     workload.finished().await;
