@@ -8,18 +8,15 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use metaq::config::broker::FlushDiskType;
-use metaq::env::OpenMode;
+use metaq::env::{Disk, OpenMode};
 use metaq::proto::message::parse;
 use metaq::proto::message::record::{BodyCrc, Parsed, BODY_CRC_AT, MAGIC_AT, PHYSICAL_OFFSET_AT, TOTAL_SIZE_AT};
 
 use super::slave_topics::shown;
-use super::slaves::{in_sync, make_group, promote_longest, COPIED};
-use crate::checkers::{
-    acknowledged_kept, all_delivered, messages_intact, nothing_read_early, nothing_skipped, offsets_dense, stored_once,
-    Violation,
-};
+use super::slaves::{begin_in_sync, end_in_sync, nothing_lost, promote_longest, COPIED};
+use crate::checkers::{acknowledged_kept, all_delivered, messages_intact, nothing_skipped, stored_once, Violation};
 use crate::client::message_of;
-use crate::cluster::{Cluster, GROUP, QUEUES, TOPIC};
+use crate::cluster::{GROUP, QUEUES, TOPIC};
 use crate::history::Event;
 use crate::plan::Plan;
 use crate::random::Stream;
@@ -55,14 +52,12 @@ pub const LAST: Scenario = Scenario {
     play: |world, plan| last(world, plan).boxed_local(),
 };
 
+/// A checkpoint knows after this long what was stored before.
+const CHECKPOINTED: Duration = Duration::from_secs(3);
 const LOG: &str = "/data/store/commitlog";
 
 async fn play(world: World, plan: Arc<Plan>) -> Verdict {
-    let mut cluster = Cluster::start(&world, &plan).await;
-    let (bounds, mut random) = (Bounds::of(&plan), world.random("rot"));
-    routes_are_true(&cluster, bounds.registered).await?;
-    make_group(&cluster).await?;
-    in_sync(&cluster).await?;
+    let (mut cluster, mut random) = (begin_in_sync(&world, &plan).await?, world.random("rot"));
     let workload = Workload::start(&cluster, &plan);
     world.sleep(Duration::from_micros(random.below(plan.workload_us().max(1)))).await;
     let members = cluster.members();
@@ -100,37 +95,28 @@ async fn play(world: World, plan: Arc<Plan>) -> Verdict {
     }
     workload.finished().await;
     world.sleep(Duration::from_millis(random.below(20_000))).await;
-    crate::faults::heal(&world);
-    routes_are_true(&cluster, bounds.registered).await?;
-    all_take_messages(&cluster, &[0], bounds.registered, "a broker takes messages in the end").await?;
-    world.sleep(bounds.delivered).await;
-    cluster.find_all().await;
-    logs_become_equal(&cluster, COPIED).await?;
+    end_in_sync(&cluster, &plan).await?;
     let events = world.history().events();
-    messages_intact(&events)?;
-    acknowledged_kept(&events)?;
-    nothing_read_early(&events)?;
-    offsets_dense(&events)?;
-    stored_once(&events)?;
+    nothing_lost(&events)?;
     nothing_skipped(&events)?;
     all_delivered(&events, &[GROUP])
 }
 
 async fn last(world: World, plan: Arc<Plan>) -> Verdict {
-    let mut cluster = Cluster::start(&world, &plan).await;
-    let (bounds, mut random) = (Bounds::of(&plan), world.random("rot"));
-    routes_are_true(&cluster, bounds.registered).await?;
-    make_group(&cluster).await?;
-    in_sync(&cluster).await?;
+    let (mut cluster, mut random) = (begin_in_sync(&world, &plan).await?, world.random("rot"));
+    let bounds = Bounds::of(&plan);
     let slaves: Vec<NodeId> = cluster.slaves.iter().map(|slave| slave.node).collect();
     slaves.iter().for_each(|slave| world.kill(*slave));
     let from = slaves.iter().map(|slave| crate::replicas::log_length(&world, *slave)).max().unwrap_or(0);
     let workload = Workload::start(&cluster, &plan);
     world.sleep(Duration::from_micros(random.below(plan.workload_us().max(1)))).await;
     let master = cluster.brokers[0];
-    world.kill(master);
+    // What the checkpoint does not know to be synced a start takes for the end of the log if it is damaged.
     let limit = crate::replicas::log_length(&world, master);
+    world.sleep(CHECKPOINTED).await;
+    world.kill(master);
     let rotten = flip(&world, master, (from..limit, false), &mut random);
+    sometimes!(!rotten.is_empty(), "records rotted that no other broker has");
     world.boot(master);
     workload.finished().await;
     slaves.iter().for_each(|slave| world.boot(*slave));
@@ -175,7 +161,8 @@ fn rot(world: &World, victim: NodeId, members: &[NodeId], random: &mut Stream) -
 /// Flips bits of some records in a part of a machine's log, which are in the queues of slaves already, or not. Returns their
 /// messages.
 fn flip(world: &World, victim: NodeId, (part, in_queues): (Range<u64>, bool), random: &mut Stream) -> BTreeSet<u64> {
-    let disk = world.env(victim).disk;
+    // The door of a machine that is down shows nothing.
+    let disk = crate::replicas::disk_of(world, victim);
     let mut records = Vec::new();
     for entry in disk.read_dir(Path::new(LOG)).unwrap_or_default() {
         let (path, base) = (Path::new(LOG).join(&entry.name), entry.name.parse().unwrap_or(0_u64));

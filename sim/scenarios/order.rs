@@ -8,8 +8,8 @@ use futures::FutureExt;
 use metaq::config::broker::FlushDiskType;
 
 use super::client_support::{produce, settle, Listening, Member as Participant, Owners};
-use super::slaves::promote_longest;
-use crate::checkers::{offsets_committed, Violation};
+use super::slaves::{bring_back, lose_master, promote_longest};
+use crate::checkers::{offsets_committed, one_lock_holder, Violation};
 use crate::client::Member;
 use crate::cluster::{Cluster, QUEUES};
 use crate::history::Queue;
@@ -36,8 +36,8 @@ pub const FENCED: Scenario = Scenario {
 pub const PROMOTED: Scenario = Scenario {
     name: "ordered_promotion",
     story:
-        "SYNC_MASTER: members consume in order while the master dies, a slave is promoted and dies in its turn; no queue \
-            has two owners, no message is skipped",
+        "SYNC_MASTER: members consume in order while the master dies, hangs or is cut off from all but its clients, a slave is \
+            promoted and dies in its turn; no queue has two owners, no message is skipped, messages of one key keep their order",
     draft: |d| {
         d.slaves(2..=2).flush(&[FlushDiskType::SyncFlush]);
         d.set("brokerRole", "SYNC_MASTER").set("inSyncReplicas", 2);
@@ -171,17 +171,17 @@ async fn promoted(world: World, plan: Arc<Plan>) -> Verdict {
         (0..2).map(|index| produce(&world, &cluster, &format!("producer-{index}"), COUNT, pace)).collect();
     world.sleep(Duration::from_millis(random.between(20_000, 60_000))).await;
     let master = cluster.brokers[0];
-    match random.chance(500) {
-        true => world.kill(master),
-        false => world.power_cut(master),
-    }
+    lock_for_ever(&cluster, "keeps-to-the-old", master);
+    // Clients still reach one that its group and the NameServers do not.
+    let trouble = lose_master(&cluster, &mut random);
     world.sleep(Duration::from_millis(random.below(3_000))).await;
     promote_longest(&mut cluster).await?;
+    lock_for_ever(&cluster, "goes-to-the-new", cluster.brokers[0]);
     if random.chance(500) {
         members.push(join(&cluster, "member-3"));
     }
-    world.sleep(Duration::from_millis(random.below(20_000))).await;
-    world.boot(master);
+    world.sleep(Duration::from_millis(random.below(60_000))).await;
+    bring_back(&cluster, master, trouble, &mut random).await;
     if random.chance(500) {
         sometimes!("a promoted broker dies soon");
         world.kill(cluster.brokers[0]);
@@ -196,5 +196,19 @@ async fn promoted(world: World, plan: Arc<Plan>) -> Verdict {
     for member in &mut members {
         member.stop(&world).await;
     }
-    Ok(())
+    one_lock_holder(&world.history().timed())
+}
+
+/// A client that knows one broker and wants a queue's lock there, or holds it.
+fn lock_for_ever(cluster: &Cluster, name: &str, broker: NodeId) {
+    let (world, node) = (cluster.world.clone(), cluster.world.add_node(name));
+    let address = format!("{}:10911", world.ip(broker));
+    let mut member = Member::new(&world, node, (&cluster.broker_name(0), &address), "ledger", name);
+    world.clone().spawn(node, async move {
+        let queue = member.queue(0);
+        loop {
+            member.lock(std::slice::from_ref(&queue)).await;
+            world.sleep(Duration::from_secs(3)).await;
+        }
+    });
 }

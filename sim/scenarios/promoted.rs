@@ -9,7 +9,7 @@ use futures::FutureExt;
 use metaq::config::broker::FlushDiskType;
 use metaq::proto::remoting::{request, response, Command};
 
-use super::slaves::{ask, bring_back, in_sync, lose_master, make_group, promote_longest, COPIED};
+use super::slaves::{ask, begin_in_sync, bring_back, lose_master, promote_longest, COPIED};
 use super::transaction_support::{find_given_up, Database, Habits, Seller};
 use crate::checkers::{
     acknowledged_kept, messages_intact, nothing_read_early, offsets_dense, timed_kept, timed_on_time,
@@ -71,17 +71,9 @@ fn members(d: &mut Draft) {
     d.set("brokerRole", "SYNC_MASTER").set("inSyncReplicas", 2);
 }
 
-async fn begin(world: &World, plan: &Plan, bounds: Bounds) -> Result<Cluster, Violation> {
-    let cluster = Cluster::start(world, plan).await;
-    routes_are_true(&cluster, bounds.registered).await?;
-    make_group(&cluster).await?;
-    in_sync(&cluster).await?;
-    Ok(cluster)
-}
-
 async fn waiting(world: World, plan: Arc<Plan>) -> Verdict {
     let (bounds, mut random) = (Bounds::of(&plan), world.random("promotion"));
-    let mut cluster = begin(&world, &plan, bounds).await?;
+    let mut cluster = begin_in_sync(&world, &plan).await?;
     let habits = Habits {
         count: 40,
         pace_ms: *random.pick(&[60, 400]),
@@ -142,7 +134,7 @@ pub(super) fn of_transactions(events: &[Event]) -> Vec<Event> {
 
 async fn retention(world: World, plan: Arc<Plan>) -> Verdict {
     let (bounds, mut random) = (Bounds::of(&plan), world.random("retention"));
-    let mut cluster = begin(&world, &plan, bounds).await?;
+    let mut cluster = begin_in_sync(&world, &plan).await?;
     let workload = Workload::start(&cluster, &plan);
     workload.finished().await;
     let master = cluster.brokers[0];

@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures::future::FutureExt;
 use metaq::config::broker::FlushDiskType::{AsyncFlush, SyncFlush};
 
-use crate::checkers::{acknowledged_kept, messages_intact, nothing_read_early, offsets_dense, stored_once};
+use super::slaves::nothing_lost;
+use crate::checkers::{acknowledged_kept, messages_intact, offsets_dense, stored_once};
 use crate::cluster::{Cluster, GROUP};
 use crate::draft::Draft;
 use crate::faults::{self, Fault, ProcessFault};
@@ -73,6 +74,33 @@ pub const MASTER_LOST_UNSYNCED: Scenario = Scenario {
     play: |world, plan| master_lost(world, plan).boxed_local(),
 };
 
+/// Each node has only its own disk when the power is back.
+pub const ALL_CUT: Scenario = Scenario {
+    name: "replication_all_cut",
+    story: "SYNC_FLUSH: all nodes lose their power at once, and some again or alone; each has what it said it had",
+    draft: |d| {
+        sync_flush(d);
+        d.faults(1..=2, &["power_cut_all"]).faults(0..=2, &["power_cut", "kill", "stall"]);
+    },
+    play: |world, plan| play(world, plan).boxed_local(),
+};
+
+/// What a slave loses its master has.
+pub const SLAVE_CUT: Scenario = Scenario {
+    name: "replication_slave_cut",
+    story: "ASYNC_FLUSH: slaves lose their power and get from their masters what they have lost; of what a master that kept \
+            running acknowledged nothing is lost",
+    draft: |d| {
+        members(d);
+        d.flush(&[AsyncFlush]);
+        d.fault(1..=4, "slave's power", |d| {
+            let machine = d.random.pick(&d.roster.slaves).clone();
+            Fault::Process(ProcessFault::PowerCut { machine, down_us: d.us_up_to(5_000) })
+        });
+    },
+    play: |world, plan| play(world, plan).boxed_local(),
+};
+
 /// REP-2: files expire on the master before a slave has them.
 pub const EXPIRED: Scenario = Scenario {
     name: "replication_expired",
@@ -91,12 +119,21 @@ pub const EXPIRED: Scenario = Scenario {
     play: |world, plan| expired(world, plan).boxed_local(),
 };
 
-fn members(d: &mut Draft) {
+/// Masters that wait for slaves, or do not.
+fn sync_flush(d: &mut Draft) {
+    d.brokers(1..=2).slaves(1..=2).flush(&[SyncFlush]).consumer(GROUP, 0).producers(1..=2, 50..=200, &[30]);
+    let mut random = d.random("role");
+    if random.chance(500) {
+        d.set("brokerRole", "SYNC_MASTER").set("inSyncReplicas", 2);
+    }
+}
+
+pub(super) fn members(d: &mut Draft) {
     d.brokers(1..=2).slaves(1..=2).flush(&[SyncFlush, AsyncFlush]);
     d.consumer(GROUP, 0).producers(1..=2, 50..=200, &[30]);
 }
 
-async fn play(world: World, plan: Arc<Plan>) -> Verdict {
+pub(super) async fn play(world: World, plan: Arc<Plan>) -> Verdict {
     let mut cluster = Cluster::start(&world, &plan).await;
     let workload = Workload::start(&cluster, &plan);
     let bounds = Bounds::of(&plan);
@@ -173,12 +210,7 @@ async fn master_lost(world: World, plan: Arc<Plan>) -> Verdict {
     all_take_messages(&cluster, &[0], bounds.registered, "a healed broker takes messages").await?;
     world.sleep(bounds.delivered).await;
     cluster.find_all().await;
-    let events = world.history().events();
-    messages_intact(&events)?;
-    acknowledged_kept(&events)?;
-    nothing_read_early(&events)?;
-    offsets_dense(&events)?;
-    stored_once(&events)
+    nothing_lost(&world.history().events())
 }
 
 async fn expired(world: World, plan: Arc<Plan>) -> Verdict {

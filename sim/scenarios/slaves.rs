@@ -21,6 +21,7 @@ use crate::checkers::{
 use crate::client::{Producer, Remote};
 use crate::cluster::{Cluster, GROUP, TOPIC};
 use crate::faults::{Draw, Fault, NetFault, ProcessFault};
+use crate::history::Event;
 use crate::net::LinkState;
 use crate::plan::{Plan, Send};
 use crate::random::Stream;
@@ -111,11 +112,7 @@ async fn play(world: World, plan: Arc<Plan>) -> Verdict {
 }
 
 async fn promotion(world: World, plan: Arc<Plan>) -> Verdict {
-    let mut cluster = Cluster::start(&world, &plan).await;
-    let (bounds, mut random) = (Bounds::of(&plan), world.random("promotion"));
-    routes_are_true(&cluster, bounds.registered).await?;
-    make_group(&cluster).await?;
-    in_sync(&cluster).await?;
+    let (mut cluster, mut random) = (begin_in_sync(&world, &plan).await?, world.random("promotion"));
     let workload = Workload::start(&cluster, &plan);
     for slave in &cluster.slaves {
         world.spawn_here(watch_offsets(cluster.clone(), slave.node));
@@ -128,20 +125,46 @@ async fn promotion(world: World, plan: Arc<Plan>) -> Verdict {
     world.sleep(Duration::from_millis(random.between(100, 40_000))).await;
     bring_back(&cluster, master, trouble, &mut random).await;
     workload.finished().await;
-    crate::faults::heal(&world);
-    routes_are_true(&cluster, bounds.registered).await?;
-    all_take_messages(&cluster, &[0], bounds.registered, "a promoted broker takes messages").await?;
-    world.sleep(bounds.delivered).await;
-    logs_become_equal(&cluster, COPIED).await?;
-    cluster.find_all().await;
+    end_in_sync(&cluster, &plan).await?;
     let events = world.history().events();
-    messages_intact(&events)?;
-    acknowledged_kept(&events)?;
-    nothing_read_early(&events)?;
-    offsets_dense(&events)?;
-    stored_once(&events)?;
+    nothing_lost(&events)?;
     stored_in_order(&events)?;
     all_delivered(&events, &[GROUP])
+}
+
+/// A cluster whose slaves have their masters' tables.
+pub(super) async fn begin_in_sync(world: &World, plan: &Plan) -> Result<Cluster, Violation> {
+    let cluster = Cluster::start(world, plan).await;
+    routes_are_true(&cluster, Bounds::of(plan).registered).await?;
+    make_group(&cluster).await?;
+    in_sync(&cluster).await?;
+    Ok(cluster)
+}
+
+/// In the end broker 0 takes messages, all queues have been read, and every log is the master's.
+pub(super) async fn end_in_sync(cluster: &Cluster, plan: &Plan) -> Verdict {
+    end_well(cluster, plan).await?;
+    logs_become_equal(cluster, COPIED).await
+}
+
+/// The same of a cluster in which a slave may refuse to follow.
+pub(super) async fn end_well(cluster: &Cluster, plan: &Plan) -> Verdict {
+    let bounds = Bounds::of(plan);
+    crate::faults::heal(&cluster.world);
+    routes_are_true(cluster, bounds.registered).await?;
+    all_take_messages(cluster, &[0], bounds.registered, "a broker takes messages in the end").await?;
+    cluster.world.sleep(bounds.delivered).await;
+    cluster.find_all().await;
+    Ok(())
+}
+
+/// Nothing acknowledged, or read, is lost; nothing is stored twice.
+pub(super) fn nothing_lost(events: &[Event]) -> Verdict {
+    messages_intact(events)?;
+    acknowledged_kept(events)?;
+    nothing_read_early(events)?;
+    offsets_dense(events)?;
+    stored_once(events)
 }
 
 /// What happened to the master.

@@ -44,7 +44,9 @@ pub const ALL: &[&str] = &[
     "a timed message was taken back",
     "a slave deleted what its master has deleted",
     "records rotted that another broker has",
+    "records rotted that no other broker has",
     "a master came back with less than a slave has",
+    "a master lost in a power cut what a slave has",
     "a group consumed at a slave while its master was away",
 ];
 

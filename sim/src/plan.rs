@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::draft::usual_settings;
-use crate::faults::{Fault, Harm, Roster};
+use crate::faults::{Fault, Harm, ProcessFault, Roster};
 use crate::scenarios::{self, Scenario};
 
 /// A run as data.
@@ -246,6 +246,16 @@ impl Plan {
     /// True if a fault may take what was not synced, from a broker that acknowledged it.
     pub fn may_lose(&self) -> bool {
         !self.is_sync_flush() && self.harms().any(Harm::takes_unsynced)
+    }
+
+    /// True if nothing keeps a broker that runs from its syncs.
+    pub fn syncs_go_on(&self) -> bool {
+        let holds_up = |fault: &Fault| match fault {
+            Fault::Process(fault) => matches!(fault, ProcessFault::Pause { .. } | ProcessFault::Stutter { .. }),
+            Fault::Net(_) | Fault::Wire(_) | Fault::Client(_) => false,
+            Fault::Disk(_) | Fault::Clock(_) | Fault::Data(_) => true,
+        };
+        !self.faults.iter().map(|timed| &timed.fault).chain(&self.lasting).any(holds_up)
     }
 
     /// True if a clock is set or goes wrong.

@@ -74,10 +74,14 @@ fn files_on(disk: &dyn Disk) -> io::Result<BTreeMap<String, Vec<u8>>> {
     Ok(files)
 }
 
+/// A machine's disk as whoever looks at it from outside sees it, whether the machine runs or not.
+pub fn disk_of(world: &World, node: NodeId) -> SimDisk {
+    SimDisk::new(world.disk(node), Life::default())
+}
+
 /// Where the records of a machine's log end, whether it runs or not.
 pub fn log_length(world: &World, node: NodeId) -> u64 {
-    let disk = SimDisk::new(world.disk(node), Life::default());
-    let Ok(files) = files_on(&disk) else { return 0 };
+    let Ok(files) = files_on(&disk_of(world, node)) else { return 0 };
     let mut end = 0;
     for (name, bytes) in files {
         let mut at = 0;

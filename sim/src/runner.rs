@@ -15,6 +15,7 @@ use madsim::runtime::{Handle, Runtime};
 use madsim::time::TimeHandle;
 
 use crate::checkers::Violation;
+use crate::files::{cpu_ms, Stopwatch};
 use crate::plan::Plan;
 use crate::reach::reach;
 use crate::scenarios::{Scenario, Verdict};
@@ -23,8 +24,13 @@ use crate::world::{NodeId, Options, World};
 
 /// A run that takes longer in simulated time has failed.
 const TIME_LIMIT: Duration = Duration::from_secs(3_600);
-/// A run that takes longer in real time hangs: something goes round without letting time pass.
-const REAL_TIME_LIMIT: Duration = Duration::from_secs(60);
+/// A run that takes more processor time hangs: something goes round without letting time pass. Real time says little on a
+/// machine that is busy, or was stopped for a while.
+const CPU_LIMIT: Duration = Duration::from_secs(60);
+/// A run that takes longer in real time hangs as well: it waits for something outside of the simulation.
+const REAL_TIME_LIMIT: Duration = Duration::from_secs(240);
+/// How often the two are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Actors nest futures deeply in debug builds.
 const STACK_BYTES: usize = 64 << 20;
 
@@ -107,17 +113,24 @@ pub fn run(plan: &Plan, watch: Watch) -> Outcome {
     let (send, receive) = mpsc::channel();
     let thread = std::thread::Builder::new().name("simulation".to_owned()).stack_size(STACK_BYTES);
     thread.spawn(move || drop(send.send(simulate(scenario, plan, watch)))).expect("a thread starts");
-    receive.recv_timeout(REAL_TIME_LIMIT).unwrap_or_else(|error| {
-        let violation = match error {
-            RecvTimeoutError::Timeout => {
-                let finding = format!("no end after {} s of real time", REAL_TIME_LIMIT.as_secs());
+    let stopwatch = Stopwatch::start();
+    loop {
+        let violation = match receive.recv_timeout(LOOK_EVERY) {
+            Ok(outcome) => return outcome,
+            Err(RecvTimeoutError::Disconnected) => judge(None),
+            Err(RecvTimeoutError::Timeout) => {
+                let (cpu, real) = (Duration::from_millis(cpu_ms()), stopwatch.elapsed());
+                if cpu < CPU_LIMIT && real < REAL_TIME_LIMIT {
+                    continue;
+                }
+                let finding =
+                    format!("no end after {} s of processor time, {} s in all", cpu.as_secs(), real.as_secs());
                 Some(Violation::new("time limit", finding))
             }
-            RecvTimeoutError::Disconnected => judge(None),
         };
         let (zero, recording) = (Duration::ZERO, Recording::default());
-        Outcome { violation, hash: 0, events: 0, simulated: zero, began: zero, recording }
-    })
+        return Outcome { violation, hash: 0, events: 0, simulated: zero, began: zero, recording };
+    }
 }
 
 fn simulate(scenario: &'static Scenario, plan: Plan, watch: Watch) -> Outcome {

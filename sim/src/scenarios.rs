@@ -66,6 +66,8 @@ mod lost_masters;
 mod promoted;
 #[path = "../scenarios/slave_reads.rs"]
 mod slave_reads;
+#[path = "../scenarios/superseded.rs"]
+mod superseded;
 #[path = "../scenarios/slave_topics.rs"]
 mod slave_topics;
 #[path = "../scenarios/slaves.rs"]
@@ -169,6 +171,10 @@ pub const ALL: &[Scenario] = &[
     replication::MASTER_LOST,
     replication::MASTER_LOST_UNSYNCED,
     replication::EXPIRED,
+    replication::ALL_CUT,
+    replication::SLAVE_CUT,
+    lost_masters::CUT,
+    superseded::SUPERSEDED,
     disks::SLOW,
     disks::FAILED_SYNC,
     disks::FULL,

@@ -10,7 +10,7 @@
 //! slave ─▶ StopFollowing ─▶ AskOthers ─▶ StopCopying ─▶ LowerOffsets ─▶ BeginEpoch ─▶ SaveRole
 //!   ▲            └──────────────┴─────────────┴──────────────┴─────────────┴────────────┤
 //!   └──────────── a step that fails: it follows again                                   ▼
-//!                                                     master ◀─ Register ◀─ TakeWrites ◀┘
+//!                                         master ◀─ Register ◀─ TakeWrites ◀─ Supersede ┘
 //! ```
 //!
 //! Sends are refused, with an answer that has them tried elsewhere or again, until the last but one (ROL-10). A [`Promotion`]
@@ -120,6 +120,8 @@ pub enum Step {
     LoadTransactions,
     /// Save that it is the master, so that it still is after a restart.
     SaveRole,
+    /// Tell the old master, should it be there, that it is none any more. One that hangs or cannot be reached is told later.
+    Supersede,
     /// Take messages, and deliver delayed ones. [`Promotion::done`] has published the role when this is next.
     TakeWrites,
     /// Tell the NameServers.
@@ -196,7 +198,8 @@ impl Promotion {
             Step::LowerOffsets => Step::BeginEpoch,
             Step::BeginEpoch => Step::LoadTransactions,
             Step::LoadTransactions => Step::SaveRole,
-            Step::SaveRole => Step::TakeWrites,
+            Step::SaveRole => Step::Supersede,
+            Step::Supersede => Step::TakeWrites,
             Step::TakeWrites => Step::Register,
             Step::Register => return Progress::Finished,
         };
@@ -238,7 +241,7 @@ mod tests {
             assert_eq!(role.takes_writes(), matches!(step, Step::TakeWrites | Step::Register), "{step:?}");
             steps.push(step);
         }
-        assert_eq!(steps.len(), 9);
+        assert_eq!(steps.len(), 10);
         drop(promotion);
         assert_eq!((role.broker_id(), role.is_changing()), (MASTER_ID, false));
         assert_eq!(Promotion::begin(&role, true).unwrap_err(), PromoteError::IsMaster);

@@ -55,6 +55,8 @@ pub fn up(args: UpArgs) -> Result<ExitCode> {
         if !until_in_sync(&env, broker, slaves.len()).await {
             tell!("warning: the slaves are not in sync yet; `metaq cluster list` shows how far they are");
         }
+        // Who is told that it is ready may ask for a route at once.
+        broker.registered().await;
         print_broker(broker, &args.data);
         for slave in slaves {
             say!("slave {}     {}", slave.shared().role.broker_id(), slave.address());

@@ -168,7 +168,9 @@ pub trait Mapping: Send + Sync + 'static {
     /// Copies in.
     fn write(&self, at: usize, bytes: &[u8]);
 
-    /// Makes the pages of a range present and writable without changing them, off the calling thread.
+    /// Makes the pages of a range present and writable, off the calling thread. Nothing may have been written from `at` on
+    /// when it is called: bytes there are zeros, and are written as such. What is written to them meanwhile, through this
+    /// mapping or the file it was made from, stays.
     fn prefault(&self, at: usize, len: usize) -> BoxFuture<'static, ()>;
 
     /// Says that a range will not be written for a while, off the calling thread. Its bytes stay as they are; a sync

@@ -33,6 +33,12 @@ pub enum Canary {
     TornPropertiesKept,
     /// A slave that is promoted, or a broker that starts, passes over the half messages that wait already.
     PromotedForgetsHalves,
+    /// Under ASYNC_FLUSH the log is never synced.
+    NeverSynced,
+    /// A SYNC_MASTER that hears nobody gives out and renews locks all the same.
+    CutOffMasterLocks,
+    /// A promoted slave does not tell the old master, and a master that starts asks nobody whether it still is one.
+    OldMasterNotTold,
     /// A slave that hears of a deleted topic deletes whatever it has of that name.
     SlaveDeletesByItsOwnEnd,
     /// A master that lost what its slaves have confirmed goes on.
@@ -41,6 +47,8 @@ pub enum Canary {
     KeptOffsetsForgotten,
     /// A damaged record is passed over, although another broker has it.
     DamageSkipped,
+    /// A slave waits for ever for damage in its master's log to be mended, although nobody has what was there.
+    SlaveStopsAtDamage,
     /// A slave deletes files by its own rules alone, whatever its master still needs of them.
     SlaveDeletesFirst,
     /// A disk that has space again is still taken for full.

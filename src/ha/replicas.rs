@@ -36,6 +36,8 @@ struct Slave {
     connection: u64,
     address: String,
     acked: Option<u64>,
+    /// When it last said anything.
+    heard: Millis,
     /// When it last had everything there was.
     caught_up: Millis,
     /// Its acknowledgements count.
@@ -70,7 +72,7 @@ impl Replicas {
 
     /// A slave has connected, by the connection of this number. Learners do not count.
     pub fn on_connected(&mut self, id: SlaveId, connection: u64, address: String, counts: bool, now: Millis) {
-        let slave = Slave { connection, address, acked: None, caught_up: now, counts };
+        let slave = Slave { connection, address, acked: None, heard: now, caught_up: now, counts };
         self.slaves.insert(id, slave);
     }
 
@@ -80,6 +82,7 @@ impl Replicas {
         let acked = acked.min(end);
         if let Some(slave) = self.slaves.get_mut(&id).filter(|slave| slave.connection == connection) {
             slave.acked = slave.acked.max(Some(acked));
+            slave.heard = now;
             if acked == end {
                 slave.caught_up = now;
             }
@@ -115,6 +118,12 @@ impl Replicas {
     /// Whether enough nodes are there for a send to be replicated.
     pub fn is_enough(&self, end: u64) -> bool {
         self.in_sync(end) >= self.needed
+    }
+
+    /// Whether enough nodes for a send to be replicated have said anything within these milliseconds.
+    pub fn hears_enough(&self, within_ms: u64, now: Millis) -> bool {
+        let heard = |slave: &&Slave| slave.counts && slave.acked.is_some() && now.since(slave.heard) <= within_ms;
+        1 + self.slaves.values().filter(heard).count() >= self.needed
     }
 
     /// All slaves, for people to look at.
@@ -198,5 +207,19 @@ mod tests {
         assert!(two.is_enough(500));
         assert!(two.is_enough(1300));
         assert!(!two.is_enough(1301));
+    }
+
+    #[test]
+    fn a_slave_that_is_silent_is_not_heard() {
+        let mut replicas = Replicas::new(2, 1000, Canaries::default());
+        assert!(!replicas.hears_enough(10, Millis(0)), "nobody is there");
+        replicas.on_connected(ONE, 1, "one".into(), true, Millis(0));
+        assert!(!replicas.hears_enough(10, Millis(0)), "it has said nothing");
+        replicas.on_acked(ONE, 1, 5, 5, Millis(3));
+        assert!(replicas.hears_enough(10, Millis(13)) && !replicas.hears_enough(10, Millis(14)));
+        replicas.on_acked(ONE, 1, 5, 5, Millis(20));
+        assert!(replicas.hears_enough(10, Millis(30)), "it says the same again");
+        replicas.on_closed(ONE, 1);
+        assert!(!replicas.hears_enough(10, Millis(30)), "it has left");
     }
 }

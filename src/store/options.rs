@@ -39,7 +39,8 @@ pub struct StoreOptions {
     /// Records this close to the end of the log are read through the mapping and count as "in memory" for the limits
     /// of a read; older ones are read from the file. RocketMQ takes 40 % of the machine's memory.
     pub memory_window: u64,
-    /// How far ahead of the writer the pages of the log are made present.
+    /// How far ahead of a writer of small records the pages of the log are made present. They are dirty: the next sync writes
+    /// them.
     pub prefault_window: u64,
     /// Consume-queue files kept open at once.
     pub open_queue_files_max: usize,
@@ -63,7 +64,7 @@ impl StoreOptions {
             max_message_size: 4 << 20,
             delay_levels: DelayLevels::default(),
             memory_window: 4 << 30,
-            prefault_window: 16 << 20,
+            prefault_window: 2 << 20,
             open_queue_files_max: 1024,
             queues_max: 1_000_000,
         }

@@ -176,6 +176,28 @@ impl Store {
         out: &mut Vec<(QueueOffset, QueueEntry)>,
     ) -> Result<(), StoreError> {
         let end = queue.max().0.min(from.0.saturating_add(max as u64));
+        self.entries_below(queue, from, end, out)
+    }
+
+    /// As [`Store::entries`], and those whose records are not confirmed yet as well: nothing that a consumer may see.
+    pub(crate) fn entries_unconfirmed_too(
+        &self,
+        queue: &ConsumeQueue,
+        from: QueueOffset,
+        max: usize,
+        out: &mut Vec<(QueueOffset, QueueEntry)>,
+    ) -> Result<(), StoreError> {
+        let end = queue.next().min(from.0.saturating_add(max as u64));
+        self.entries_below(queue, from, end, out)
+    }
+
+    fn entries_below(
+        &self,
+        queue: &ConsumeQueue,
+        from: QueueOffset,
+        end: u64,
+        out: &mut Vec<(QueueOffset, QueueEntry)>,
+    ) -> Result<(), StoreError> {
         let mut block = EntryBlock::default();
         let mut next = from.max(queue.min()).0;
         while next < end {

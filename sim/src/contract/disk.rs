@@ -390,10 +390,18 @@ async fn mappings_write(place: Place) {
     let file = open(&place, "a", OpenMode::CreateNew);
     file.allocate(8_192).await.unwrap();
     let mapping = file.map(8_192).unwrap();
-    mapping.prefault(0, 8_192).await;
+    mapping.write(0, b"before");
+    let pages = mapping.prefault(6, 8_186);
+    mapping.write(6, b"then");
+    file.write_at(8_000, b"far").unwrap();
+    pages.await;
     mapping.write(4_094, b"across");
     file.sync().await.unwrap();
-    assert_eq!(&read(&place, "a")[4_094..4_100], b"across");
+    let bytes = read(&place, "a");
+    assert_eq!(
+        (&bytes[..10], &bytes[4_094..4_100], &bytes[8_000..8_003]),
+        (&b"beforethen"[..], &b"across"[..], &b"far"[..])
+    );
 }
 
 async fn mappings_outlive(place: Place) {

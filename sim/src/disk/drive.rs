@@ -196,11 +196,12 @@ impl Drive {
         let nanos = state.latency.between(low, low.max(settings.sync_max.as_nanos() as u64));
         let slow = if state.latency.chance(settings.stalls_per_mille) { 100 } else { 1 };
         let transfer = bytes as u64 * 1_000_000_000 / settings.bytes_per_second.max(1);
-        let stall = state.stalled_until.saturating_sub(self.agenda.now());
+        let now = self.agenda.now();
+        let stall = state.stalled_until.saturating_sub(now);
         if !stall.is_zero() {
             crate::marks::mattered("stall");
         }
-        stall + state.faults.delay(Duration::from_nanos(nanos * slow + transfer), bytes as u64)
+        stall + state.faults.delay(now + stall, Duration::from_nanos(nanos * slow + transfer), bytes as u64)
     }
 
     /// The device answers a sync of `file` that covers the changes before `mark`.

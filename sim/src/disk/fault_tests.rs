@@ -184,15 +184,20 @@ fn slowness_and_throttling_take_time() {
     simulate(1, |world| async move {
         let (node, env) = machine(&world);
         write(&*env.disk, "/a", &[7; 100_000]);
-        world.disk(node).throttle(30_000);
-        let began = world.now();
-        env.disk.open(path("/a"), OpenMode::Read).unwrap().sync().await.unwrap();
-        assert!(world.now() - began >= Duration::from_secs(3));
+        let takes = |world: World, env: Env| async move {
+            let began = world.now();
+            env.disk.open(path("/a"), OpenMode::Read).unwrap().sync().await.unwrap();
+            world.now() - began
+        };
+        world.disk(node).throttle(30_000, Duration::from_secs(60));
+        assert!(takes(world.clone(), env.clone()).await >= Duration::from_secs(3));
         world.disk(node).repair();
-        world.disk(node).slow_down(1_000);
-        let began = world.now();
-        env.disk.open(path("/a"), OpenMode::Read).unwrap().sync().await.unwrap();
-        assert!(world.now() - began >= Duration::from_millis(10));
+        world.disk(node).slow_down(1_000, Duration::from_secs(60));
+        assert!(takes(world.clone(), env.clone()).await >= Duration::from_millis(10));
+        world.disk(node).slow_down(1_000_000, Duration::from_secs(2));
+        let slow = takes(world.clone(), env.clone()).await;
+        assert!(slow >= Duration::from_secs(2) && slow < Duration::from_secs(3), "it ends with the slowness: {slow:?}");
+        assert!(takes(world.clone(), env.clone()).await < Duration::from_secs(1), "nothing is slow any more");
     });
 }
 

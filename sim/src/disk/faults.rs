@@ -51,32 +51,38 @@ pub(super) struct DiskFaults {
     pub(super) lost: u32,
     /// Sectors that cannot be read until they are written: file, sector.
     pub(super) bad_sectors: BTreeSet<(u64, u64)>,
-    /// Everything takes so many times as long; 0 and 1 are no change.
+    /// Everything takes so many times as long until then; 0 and 1 are no change.
     pub(super) slowness: u32,
+    pub(super) slow_until: Duration,
     /// Bytes that are written at full speed between pauses; 0 is no throttling.
     pub(super) burst: u64,
     pub(super) burst_left: u64,
+    pub(super) throttled_until: Duration,
     /// Open files by number, of the present life.
     pub(super) open: BTreeMap<u64, usize>,
 }
 
 impl DiskFaults {
-    /// How long something takes that would take `time`, and that brings `bytes` to the device.
-    pub(super) fn delay(&mut self, time: Duration, bytes: u64) -> Duration {
+    /// How long something takes that begins `now`, would take `time`, and brings `bytes` to the device. What is under way
+    /// when a fault ends goes on at full speed: a fault does not outlast its end in a single long sync.
+    pub(super) fn delay(&mut self, now: Duration, time: Duration, bytes: u64) -> Duration {
         let mut time = time;
-        if self.slowness > 1 {
+        if self.slowness > 1 && now < self.slow_until {
             marks::mattered("slow_disk");
-            time *= self.slowness;
+            let (slowed, left) = (time * self.slowness, self.slow_until - now);
+            time = slowed.min(left) + slowed.saturating_sub(left) / self.slowness;
         }
-        if self.burst > 0 {
+        if self.burst > 0 && now < self.throttled_until {
             let mut bytes = bytes.max(1);
+            let mut pauses = Duration::ZERO;
             while bytes > self.burst_left {
                 bytes -= self.burst_left;
                 self.burst_left = self.burst;
-                time += Duration::from_secs(1);
+                pauses += Duration::from_secs(1);
                 marks::mattered("throttled_disk");
             }
             self.burst_left -= bytes;
+            time += pauses.min(self.throttled_until - now);
         }
         time
     }
@@ -179,17 +185,18 @@ impl Drive {
         self.lock().faults.no_names = failing;
     }
 
-    /// Everything takes `times` times as long; 1 is no change.
-    pub fn slow_down(&self, times: u32) {
+    /// Everything takes `times` times as long, for `duration`.
+    pub fn slow_down(&self, times: u32, duration: Duration) {
         self.note_fault("slowness", times);
-        self.lock().faults.slowness = times;
+        let faults = &mut self.lock().faults;
+        (faults.slowness, faults.slow_until) = (times, self.agenda.now() + duration);
     }
 
-    /// After every `burst` bytes synced the device pauses for a second, as a volume that is out of credits; 0 ends that.
-    pub fn throttle(&self, burst: u64) {
+    /// After every `burst` bytes synced the device pauses for a second, as a volume that is out of credits, for `duration`.
+    pub fn throttle(&self, burst: u64, duration: Duration) {
         self.note_fault("burst", burst as u32);
-        let mut state = self.lock();
-        (state.faults.burst, state.faults.burst_left) = (burst, burst);
+        let faults = &mut self.lock().faults;
+        (faults.burst, faults.burst_left, faults.throttled_until) = (burst, burst, self.agenda.now() + duration);
     }
 
     /// Syncs say that all is well and do nothing, until this is called with `false`.

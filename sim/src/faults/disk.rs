@@ -215,14 +215,8 @@ impl DiskFault {
         let (disk, lasts) = (world.disk(node), Duration::from_micros(self.lasts_us()));
         match self {
             DiskFault::Stall { .. } => disk.stall(lasts),
-            DiskFault::SlowDisk(limit) => {
-                disk.slow_down(limit.amount as u32);
-                world.later(lasts, move |_| disk.slow_down(1));
-            }
-            DiskFault::ThrottledDisk(limit) => {
-                disk.throttle(limit.amount);
-                world.later(lasts, move |_| disk.throttle(0));
-            }
+            DiskFault::SlowDisk(limit) => disk.slow_down(limit.amount as u32, lasts),
+            DiskFault::ThrottledDisk(limit) => disk.throttle(limit.amount, lasts),
             DiskFault::FewFiles(limit) => {
                 world.excuse(node);
                 disk.limit_files(Some(limit.amount as usize));

@@ -1,6 +1,9 @@
 //! A master that comes back asks its slaves for what groups have committed there meanwhile, before it serves: a group that
 //! comes back to it goes on where it was. (RocketMQ's master does so only with `enableSlaveActingMaster`.)
 //!
+//! Before that it asks all others of its name whether one of them was promoted meanwhile, or is being promoted: then it takes
+//! no messages, which would be cut off later. If nobody answers it serves, as RocketMQ's masters do.
+//!
 //! It also asks what of the log is confirmed there. A master that has less has lost it, with a disk that was rolled back or
 //! replaced, say: if it went on, others would get the places of confirmed messages. So it takes none; whoever promotes the
 //! slave has all of them. A master that begins while no such slave answers goes on, and the slave refuses to follow it.
@@ -18,15 +21,24 @@ use crate::config::broker::BrokerConfig;
 use crate::env::{Canary, Env};
 use crate::proto::body::route::GetBrokerMemberGroupResponseBody;
 use crate::proto::body::{from_slice, ConsumerOffsetSerializeWrapper};
-use crate::proto::remoting::requests::{GetBrokerMemberGroup, KeptOffsetsResponse};
+use crate::proto::remoting::requests::{GetBrokerMemberGroup, KeptOffsetsResponse, Standing};
 use crate::proto::remoting::{own_request, request, response, Command};
+use crate::store::FlushMode;
 
 /// How long a connection and how long an answer may take. Whoever takes longer is done without: the groups' next commits
 /// say the same.
 const LIMIT: Duration = Duration::from_secs(1);
 
+/// How often a master that starts looks whether a promotion has ended,
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// and for how long: all that a promotion waits for is over by then.
+const PROMOTION_LIMIT: Duration = Duration::from_secs(30);
+
 /// Asks all slaves that the NameServers know.
 pub async fn catch_up(shared: &Shared) {
+    if superseded(shared).await {
+        return;
+    }
     let slaves = all_slaves(shared).await;
     let answers = join_all(slaves.iter().map(|slave| kept_at(shared, slave))).await;
     let end_of = |topic: &str, id: i32| {
@@ -50,6 +62,46 @@ pub async fn catch_up(shared: &Shared) {
     }
 }
 
+/// Whether another broker is the master of this one's name now. While one is being promoted this waits for how that ends.
+async fn superseded(shared: &Shared) -> bool {
+    let until = shared.env.clock.monotonic() + PROMOTION_LIMIT;
+    let own = shared.topics().version().state_version;
+    while !shared.env.canary(Canary::OldMasterNotTold) {
+        let others = all_others(shared).await;
+        let answers = join_all(others.iter().map(|other| standing_of(shared, other))).await;
+        let mut known = others.iter().zip(answers).filter_map(|(other, answer)| Some((other, answer?)));
+        let mut changing = false;
+        let promoted = known.find(|(_, standing)| {
+            changing |= standing.is_changing;
+            standing.is_master && standing.state_version > own
+        });
+        if let Some((other, _)) = promoted {
+            crate::sometimes!("a master started behind another one's promotion");
+            shared.superseded(other);
+            withdraw_epoch(shared).await;
+            return true;
+        }
+        if !changing || shared.env.clock.monotonic() > until {
+            break;
+        }
+        crate::sometimes!("a master started while a slave was promoted");
+        shared.env.clock.sleep(LOOK_AGAIN_AFTER).await;
+    }
+    false
+}
+
+async fn standing_of(shared: &Shared, other: &str) -> Option<Standing> {
+    let answer = ask(shared, other, Command::request(own_request::GET_STANDING), LIMIT).await?;
+    Standing::decode(&answer.ext_fields().ok()?).ok()
+}
+
+/// Nothing was written in it; and the next start has to find the same.
+async fn withdraw_epoch(shared: &Shared) {
+    if let Err(error) = shared.ha.withdraw_epoch().await {
+        tracing::warn!(%error, "the epoch of this start stays");
+    }
+}
+
 /// What a slave says.
 struct Kept {
     slave: String,
@@ -64,15 +116,15 @@ fn lost<'a>(shared: &Shared, answers: &'a [Kept]) -> Option<&'a Kept> {
     // promoted, knowing that.
     let before = epochs.list().iter().rev().nth(1).map_or(0, |epoch| epoch.number);
     let end = shared.store.end().0 as i64;
-    answers.iter().find(|kept| kept.state.confirmed > end && kept.state.epoch >= before)
+    // What waited for a slave and for no sync may have been acknowledged although that slave was not told that it is confirmed.
+    let unsynced = shared.ha.quorum().waits() && shared.store.flush_mode() == FlushMode::Async;
+    let has = |kept: &Kept| if unsynced { kept.state.confirmed.max(kept.state.end) } else { kept.state.confirmed };
+    answers.iter().find(|kept| has(kept) > end && kept.state.epoch >= before)
 }
 
 async fn give_up(shared: &Shared, lost: &Kept) {
     shared.role.fence();
-    // Nothing was written in it; and the next start has to find the same.
-    if let Err(error) = shared.ha.withdraw_epoch().await {
-        tracing::warn!(%error, "the epoch of this start stays");
-    }
+    withdraw_epoch(shared).await;
     tracing::error!(
         slave = lost.slave,
         confirmed = lost.state.confirmed,

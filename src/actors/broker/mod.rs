@@ -34,6 +34,7 @@ pub mod saved;
 mod send;
 pub mod service;
 pub mod shared;
+mod still_master;
 pub mod timer;
 mod topics_file;
 pub mod transaction;

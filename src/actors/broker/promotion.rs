@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{join_all, select, Either};
+use futures::pin_mut;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 
@@ -17,12 +18,21 @@ use super::timer::TimerMessage;
 use crate::broker::role::{Progress, Promotion, Step, MASTER_ID};
 use crate::broker::Effect;
 use crate::config::broker::{BrokerConfig, BrokerRole};
+use crate::env::Canary;
+use crate::proto::remoting::requests::Supersede;
 use crate::proto::remoting::{own_request, Command};
 use crate::proto::PhysicalOffset;
 use crate::store::deduplication::Windows;
 
 /// How long another slave may take to leave the old master: it may be about to connect to it.
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long an old master is waited for that is told that it is none any more.
+const TELL_LIMIT: Duration = Duration::from_secs(1);
+/// An old master that did not answer is told again after this,
+const SUPERSEDE_AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// so many times: ten minutes. What hangs or is cut off for longer hears it from the NameServers, and at its next start.
+const SUPERSEDE_TIMES: u32 = 120;
 
 /// What the actor is told.
 pub enum PromotionMessage {
@@ -34,6 +44,13 @@ pub enum PromotionMessage {
         despite_others: bool,
         /// Told when it is, or why it is not.
         done: oneshot::Sender<Result<Promoted, String>>,
+    },
+    /// Tell an old master again that it is none any more.
+    Supersede {
+        /// Where it was.
+        address: String,
+        /// How many times more.
+        times: u32,
     },
 }
 
@@ -78,12 +95,27 @@ impl Actor for PromotionActor {
 
     async fn handle(
         &self,
-        _: ActorRef<Self::Msg>,
+        myself: ActorRef<Self::Msg>,
         message: Self::Msg,
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        let PromotionMessage::Promote { despite_master, despite_others, done } = message;
-        let _ = done.send(state.promote(despite_master, despite_others).await);
+        match message {
+            PromotionMessage::Promote { despite_master, despite_others, done } => {
+                let old = state.shared.followed().map(|master| master.address);
+                let result = state.promote(despite_master, despite_others).await;
+                if let (Ok(_), Some(address)) = (&result, old) {
+                    myself.cast(PromotionMessage::Supersede { address, times: SUPERSEDE_TIMES })?;
+                }
+                let _ = done.send(result);
+            }
+            PromotionMessage::Supersede { address, times } => {
+                let told = !state.shared.role.takes_writes() || state.supersede(&address).await;
+                if let Some(times) = times.checked_sub(1).filter(|_| !told) {
+                    let again = move || PromotionMessage::Supersede { address, times };
+                    myself.send_after(SUPERSEDE_AGAIN_AFTER, again);
+                }
+            }
+        }
         Ok(())
     }
 }
@@ -143,6 +175,11 @@ impl PromotionArguments {
                 return shared.load_transactions().await;
             }
             Step::SaveRole => return self.save_role().await,
+            Step::Supersede => {
+                if let Some(master) = shared.followed() {
+                    self.supersede(&master.address).await;
+                }
+            }
             Step::TakeWrites => self.take_writes(),
             Step::Register => {
                 let _ = self.registrar.cast(RegistrarMessage::Register { done: None });
@@ -171,6 +208,21 @@ impl PromotionArguments {
             tracing::warn!(why, "promoted all the same");
         }
         Ok(())
+    }
+
+    /// Tells the old master, in a second. Says whether it takes no messages now.
+    async fn supersede(&self, address: &str) -> bool {
+        let shared = &self.shared;
+        if shared.env.canary(Canary::OldMasterNotTold) {
+            return true;
+        }
+        let state_version = shared.topics().version().state_version;
+        let header = Supersede { state_version, address: shared.advertised.to_string().into() };
+        let told =
+            catch_up::ask(shared, address, Command::request(own_request::SUPERSEDE).with_ext(&header), TELL_LIMIT);
+        let late = shared.env.clock.sleep(TELL_LIMIT);
+        pin_mut!(told);
+        matches!(select(told, late).await, Either::Left((Some(_), _)))
     }
 
     async fn lower_offsets(&self) -> Result<(), String> {

@@ -4,10 +4,11 @@
 //! has one registration under way at most, and whatever changes meanwhile goes into the next.
 //!
 //! A change is told by itself, as RocketMQ's brokers do: with thousands of topics the whole table costs more than all
-//! the rest of making one. The whole table goes to a NameServer at first, every 30 s, when a topic was deleted, when too
-//! much changed, and after anything went wrong; it repairs whatever a NameServer has missed.
+//! the rest of making one. The whole table goes to a NameServer at first, every 30 s, under a new broker id, when a topic was
+//! deleted, when too much changed, and after anything went wrong; it repairs whatever a NameServer has missed.
 
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use tokio::sync::oneshot;
 use super::shared::Shared;
 use crate::actors::net::{connect, ConnectionHandle, Output, Service};
 use crate::broker::role::MASTER_ID;
-use crate::env::LogLimit;
+use crate::env::{LogLimit, Millis};
 use crate::nameserver::{Master, COMPLETE_TOPIC_TABLE, DISPLACED_ADDRESS, OUTRANKED_BY};
 use crate::proto::body::small::KvTable;
 use crate::proto::body::{from_slice, RegisterBrokerBody};
@@ -66,12 +67,23 @@ pub enum RegistrarMessage {
     },
 }
 
+/// What a NameServer was told of topics.
+#[derive(Clone, Copy)]
+struct ToldTopics {
+    /// As of this many changes.
+    changes: u64,
+    /// By the broker of this id: a NameServer takes what a slave says for read-only, so a master has to say it all again.
+    broker_id: u64,
+}
+
 /// A registration that a NameServer has taken.
 pub struct Accepted {
     /// Serves the next one.
     connection: ConnectionHandle,
-    /// The topics as of this many changes are known there.
-    topic_changes: u64,
+    /// When it began.
+    began: Millis,
+    /// The topics that are known there.
+    topics: ToldTopics,
     /// Another broker had this one's name and id until then.
     displaced: Option<String>,
     /// Another broker holds this one's name and id with a newer epoch.
@@ -250,6 +262,9 @@ impl State {
         let failing = accepted.is_none();
         if let Some(accepted) = &accepted {
             nameserver.master.clone_from(&accepted.master);
+            if accepted.outranked_by.is_none() {
+                self.shared.named_master.fetch_max(accepted.began.0, Ordering::AcqRel);
+            }
             let (ordered, mut effects) = (accepted.ordered.table.keys().map(String::as_str), Vec::new());
             self.shared.topics().set_ordered(ordered, self.shared.wall(), &mut effects);
             self.shared.carry_out(effects);
@@ -314,12 +329,10 @@ impl State {
     /// else would have. Only a promotion gives out epochs that NameServers compare, so it is no mistake in some setting.
     fn say_outranked(&mut self, accepted: Option<&Accepted>) {
         let Some(other) = accepted.and_then(|accepted| accepted.outranked_by.as_ref()) else { return };
-        let fenced = self.shared.role.fence();
-        if self.said.pass(other.clone(), self.shared.now()).is_some() || fenced {
-            tracing::error!(
-                broker = self.shared.settings().config.broker_name,
+        if !self.shared.superseded(other) && self.said.pass(other.clone(), self.shared.now()).is_some() {
+            tracing::warn!(
                 other,
-                "another broker was promoted to be the master of this name: this one takes no messages any more; start it as a slave"
+                "another broker is the master of this name: this one takes no messages; start it as a slave"
             );
         }
     }
@@ -362,15 +375,16 @@ async fn register_with(
     whole: bool,
     limit: Duration,
 ) -> anyhow::Result<Accepted> {
-    let (connection, seen) = match known.filter(|known| !known.connection.is_closed()) {
-        Some(known) => (known.connection, Some(known.topic_changes).filter(|_| !whole)),
+    let (connection, told) = match known.filter(|known| !known.connection.is_closed()) {
+        Some(known) => (known.connection, Some(known.topics).filter(|_| !whole)),
         None => {
             let notices = Arc::new(Notices { registrar: registrar.clone() });
             (connect(&shared.env, address, notices, CONNECT_LIMIT).await?, None)
         }
     };
     // Taken now, not when the registration was asked for: what arrives last is then the newest.
-    let (command, topic_changes) = registration(shared, seen);
+    let began = shared.now();
+    let (command, topics) = registration(shared, told);
     let answer = connection.call(&*shared.env.clock, command, limit).await?;
     anyhow::ensure!(
         answer.code == response::SUCCESS,
@@ -383,7 +397,7 @@ async fn register_with(
     let master = master_of(&answer)?;
     // A NameServer without such topics sends none. One that says something else is registered with all the same.
     let ordered = from_slice(&answer.body).unwrap_or_default();
-    Ok(Accepted { connection, topic_changes, displaced, outranked_by, master, ordered })
+    Ok(Accepted { connection, began, topics, displaced, outranked_by, master, ordered })
 }
 
 /// The master that an answer names, to a slave.
@@ -419,14 +433,15 @@ impl Service for Notices {
     fn disconnected(&self, (): ()) {}
 }
 
-/// The request, and up to which change of topics it brings them: those that changed since the one numbered `seen`, if a
-/// registration can say that much, else all.
-fn registration(shared: &Shared, seen: Option<u64>) -> (Command, u64) {
+/// The request, and which topics are known after it: it brings those that changed since what was `told` under the same
+/// broker id, if a registration can say that much, else all.
+fn registration(shared: &Shared, told: Option<ToldTopics>) -> (Command, ToldTopics) {
     let settings = shared.settings();
-    let config = &settings.config;
+    let (config, broker_id) = (&settings.config, shared.role.broker_id());
     let (topics, complete, changes) = {
         let table = shared.topics();
-        let changed = seen.and_then(|seen| table.changed_since(seen));
+        let told = told.filter(|told| told.broker_id == broker_id);
+        let changed = told.and_then(|told| table.changed_since(told.changes));
         let complete = changed.is_none();
         (changed.unwrap_or_else(|| table.snapshot()), complete, table.changes())
     };
@@ -439,7 +454,7 @@ fn registration(shared: &Shared, seen: Option<u64>) -> (Command, u64) {
             broker_addr: shared.advertised.to_string().into(),
             cluster_name: config.broker_cluster_name.as_str().into(),
             ha_server_addr: shared.ha_address.to_string().into(),
-            broker_id: shared.role.broker_id() as i64,
+            broker_id: broker_id as i64,
             compressed: config.compressed_register,
             body_crc32: (crc32fast::hash(&body) & 0x7FFF_FFFF) as i32,
             heartbeat_timeout_millis: None,
@@ -447,5 +462,6 @@ fn registration(shared: &Shared, seen: Option<u64>) -> (Command, u64) {
             zone_name: None,
         })
         .with_body(body);
-    (if complete { command.with(COMPLETE_TOPIC_TABLE, "true") } else { command }, changes)
+    let command = if complete { command.with(COMPLETE_TOPIC_TABLE, "true") } else { command };
+    (command, ToldTopics { changes, broker_id })
 }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use ractor::ActorRef;
@@ -116,6 +116,8 @@ pub struct Shared {
     pub ha: HaState,
     /// Follows a slave's master.
     pub replica: ReplicaHandle,
+    /// When a registration began that was the last one by which a NameServer took this broker for what it is, in monotonic ms.
+    pub named_master: AtomicI64,
     /// Topics or groups were changed and saved: slaves that wait for it are told.
     pub metadata_changed: Notify,
     /// The master of this slave tells where the log ended when it deleted topics.
@@ -206,6 +208,7 @@ impl Shared {
         Shared {
             started: env.clock.now(),
             incarnation: instance,
+            named_master: AtomicI64::new(i64::MIN),
             metadata_changed: Notify::new(),
             knows_deletions: AtomicBool::new(false),
             ha_address,
@@ -332,6 +335,26 @@ impl Shared {
     pub fn shunned(&self) -> Option<Master> {
         let shunned = lock(&self.shunned);
         shunned.as_ref().filter(|(_, until)| self.now() < *until).map(|(master, _)| master.clone())
+    }
+
+    /// Another broker was promoted to be the master of this one's name: this one takes no messages any more, which nobody
+    /// else would have. `true` if it took some until now.
+    pub fn superseded(&self, by: &str) -> bool {
+        let fenced = self.role.fence();
+        if fenced {
+            tracing::error!(
+                broker = self.settings().config.broker_name,
+                by,
+                "another broker was promoted to be the master of this name: this one takes no messages any more; start it as a slave"
+            );
+        }
+        fenced
+    }
+
+    /// The master that this slave follows, or followed last.
+    pub fn followed(&self) -> Option<Master> {
+        let shunned = || lock(&self.shunned).as_ref().map(|(master, _)| master.clone());
+        lock(&self.followed).clone().or_else(shunned)
     }
 
     /// How far the tables are that slaves copy.

@@ -84,6 +84,12 @@ impl Quorum {
         self.replicas().is_enough(self.0.store.end().0)
     }
 
+    /// Whether enough nodes have said anything within these milliseconds; always, where sends do not wait for slaves.
+    pub fn hears_enough(&self, within_ms: u64) -> bool {
+        let now = self.now();
+        self.replicas().hears_enough(within_ms, now)
+    }
+
     /// Slaves in sync and the master.
     pub fn in_sync(&self) -> usize {
         self.replicas().in_sync(self.0.store.end().0)

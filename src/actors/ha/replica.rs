@@ -408,7 +408,8 @@ impl MasterLink<'_> {
             match replicated.result {
                 Err(ReplicateError::Damaged { at: damaged, what }) => {
                     self.log.drain(..(damaged.0 - at.0) as usize);
-                    if !task.damage.lasts(damaged, &self.log, task.now()) {
+                    let lasts = task.damage.lasts(damaged, &self.log, task.now());
+                    if !lasts || task.ha.env().canary(Canary::SlaveStopsAtDamage) {
                         return Err(ReplicateError::Damaged { at: damaged, what }.into());
                     }
                     self.take_damaged(damaged).await?;

@@ -17,7 +17,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use super::broker::housekeeper::DispatchSignal;
 use super::ha::{LogSignal, Quorum};
-use crate::env::{BuggifySite, Env, Millis};
+use crate::env::{BuggifySite, Canary, Env, Millis};
 use crate::store::{
     AppendBatch, AppendItem, AppendResult, Deduplication, FlushMode, GroupId, JobDone, LogWriter, Progress, StoreError,
     SyncDone,
@@ -348,7 +348,9 @@ impl State {
 
     fn maintain(&mut self, myself: &ActorRef<LogMessage>) {
         self.start_jobs(myself);
-        self.start_sync(myself);
+        if self.options.flush == FlushMode::Sync || !self.env.canary(Canary::NeverSynced) {
+            self.start_sync(myself);
+        }
         if self.env.clock.now() < self.upkeep_until {
             self.arm_upkeep(myself);
         }

@@ -35,7 +35,7 @@ pub use delivered::all_delivered;
 pub use filtered::{filtered, Wants};
 pub use follow::follow;
 pub use intact::messages_intact;
-pub use kept::acknowledged_kept;
+pub use kept::{acknowledged_kept, synced_kept};
 pub use linear::linearizable;
 pub use locks::{locks_come_free, one_lock_holder};
 pub use names::{members_true, routes_sound, routes_true, topics_kept};

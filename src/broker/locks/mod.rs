@@ -10,7 +10,8 @@
 //! some that gave theirs back: the next life holds all of them for [`LEASE_WITHOUT_CONNECTION_MS`], as long as any of their
 //! clients can rely on them, and a holder that comes back meanwhile goes on at once (REB-2).
 //!
-//! Where holders are not known, on a slave that becomes the master or without the file, nobody is given a lock for as long.
+//! Where holders are not known, on a slave that becomes the master or without the file, nobody is given a lock for as long, and
+//! 10 s more: a master that is cut off from its group grants for as long as that ([`HEARD_WITHIN_MS`]).
 
 mod saved;
 #[cfg(test)]
@@ -32,6 +33,13 @@ pub const LEASE_MS: i64 = 60_000;
 /// working, and trusts its lock for 30 s after it got the answer, which it waits for 1 s at most; so the queue is free after
 /// this, and not at once (REB-2).
 pub const LEASE_WITHOUT_CONNECTION_MS: i64 = 31_000;
+
+/// A SYNC_MASTER gives out and renews locks for this long after it last heard enough of its slaves, or at a NameServer's word
+/// that it still is the master: the others of its name leave it when one of them is promoted.
+pub const HEARD_WITHIN_MS: u64 = 10_000;
+
+/// How long somebody may trust a lock that was granted elsewhere, by a master that is cut off.
+const UNKNOWN_MS: i64 = LEASE_WITHOUT_CONNECTION_MS + HEARD_WITHIN_MS as i64;
 
 /// The locks of all groups. `now` is monotonic time.
 #[derive(Debug)]
@@ -203,7 +211,7 @@ impl QueueLocks {
         self.count = 0;
         self.changes += 1;
         if !self.canaries.has(Canary::PromotedLocksAtOnce) {
-            self.unknown_until = Some(now.plus(LEASE_WITHOUT_CONNECTION_MS));
+            self.unknown_until = Some(now.plus(UNKNOWN_MS));
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Lock, QueueLocks, LEASE_WITHOUT_CONNECTION_MS};
+use super::{Lock, QueueLocks, LEASE_WITHOUT_CONNECTION_MS, UNKNOWN_MS};
 use crate::broker::QueueKey;
 use crate::env::{Canary, Millis};
 use crate::proto::body::config_files::ConfigFile;
@@ -59,7 +59,7 @@ impl QueueLocks {
         if saved.incomplete {
             // The next start finds a file that names everybody.
             locks.changes = 1;
-            locks.unknown_until = (!is_new).then(|| now.plus(LEASE_WITHOUT_CONNECTION_MS));
+            locks.unknown_until = (!is_new).then(|| now.plus(UNKNOWN_MS));
         }
         locks
     }

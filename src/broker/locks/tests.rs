@@ -124,12 +124,12 @@ fn while_holders_are_unknown_nobody_is_given_a_lock() {
     let mut promoted = QueueLocks::new(100);
     lock(&mut promoted, "g", "a", A, &[queue(0)], 0);
     promoted.on_promoted(Millis(1_000));
-    assert_eq!(lock(&mut promoted, "g", "b", B, &[queue(0)], 32_000), []);
+    assert_eq!(lock(&mut promoted, "g", "b", B, &[queue(0)], 42_000), []);
     let (saved, change) = promoted.unsaved(Millis(2_000)).unwrap();
     promoted.on_saved(change);
     assert!(saved.incomplete, "another start begins to wait anew");
-    promoted.on_tick(Millis(32_001));
-    assert!(!promoted.unsaved(Millis(32_001)).unwrap().0.incomplete);
+    promoted.on_tick(Millis(42_001));
+    assert!(!promoted.unsaved(Millis(42_001)).unwrap().0.incomplete);
     for (saved, is_new, waits) in [
         (saved, false, true),
         (SavedLocks::default(), false, true),
@@ -137,7 +137,7 @@ fn while_holders_are_unknown_nobody_is_given_a_lock() {
         (SavedLocks { incomplete: false, ..SavedLocks::default() }, false, false),
     ] {
         let mut locks = QueueLocks::load(saved, is_new, 100, Millis(0));
-        assert_eq!(lock(&mut locks, "g", "b", B, &[queue(0)], 31_000).is_empty(), waits);
-        assert_eq!(lock(&mut locks, "g", "b", B, &[queue(0)], 31_001), [queue(0)]);
+        assert_eq!(lock(&mut locks, "g", "b", B, &[queue(0)], 41_000).is_empty(), waits);
+        assert_eq!(lock(&mut locks, "g", "b", B, &[queue(0)], 41_001), [queue(0)]);
     }
 }

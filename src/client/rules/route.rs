@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::proto::body::{permission, MessageQueue, TopicRouteData};
+use crate::proto::body::{permission, BrokerData, MessageQueue, TopicRouteData};
 
 /// The id of a broker that takes messages.
 pub const MASTER_ID: i64 = 0;
@@ -47,9 +47,11 @@ impl Route {
         Route::new(topic, template)
     }
 
-    /// Whether there is nowhere to send to only because no broker of the topic has a master now.
+    /// Whether there is nowhere to send to, perhaps only because a broker of the topic has no master now. The permission
+    /// proves nothing meanwhile: NameServers take what a slave registers for read-only.
     pub fn lacks_master(&self) -> bool {
-        self.writable.is_empty() && self.data.queue_datas.iter().any(|queues| permission::is_writable(queues.perm))
+        let masterless = |broker: &BrokerData| !broker.broker_addrs.contains_key(&MASTER_ID);
+        self.writable.is_empty() && self.data.broker_datas.iter().any(masterless)
     }
 }
 
@@ -190,7 +192,7 @@ fn learn(brokers: &mut BTreeMap<String, BTreeMap<i64, String>>, route: &TopicRou
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::body::{BrokerData, QueueData};
+    use crate::proto::body::QueueData;
 
     fn route_data(brokers: &[(&str, i64, i32, i32, i32)]) -> TopicRouteData {
         let queue = |&(name, _, read, write, perm): &(&str, i64, i32, i32, i32)| QueueData {
@@ -223,7 +225,8 @@ mod tests {
         assert_eq!(names(&route.writable), ["a/0", "b/0", "b/1"], "s has no master, r is read-only");
         let lacks_master = |brokers: &[_]| Route::new("T", route_data(brokers)).lacks_master();
         assert!(lacks_master(&[("s", 1, 1, 1, 6), ("r", 0, 1, 1, 4)]) && !route.lacks_master());
-        assert!(!lacks_master(&[("r", 1, 1, 1, 4)]), "a master would change nothing");
+        assert!(lacks_master(&[("s", 1, 1, 1, 4)]), "what a slave registers is shown read-only");
+        assert!(!lacks_master(&[("r", 0, 1, 1, 4)]), "its master says that it takes nothing");
         assert_eq!(names(&route.readable), ["a/0", "a/1", "b/0", "r/0", "s/0"]);
     }
 

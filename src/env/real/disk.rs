@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use super::front::Front;
 use super::mapping::SharedMapping;
 use crate::env::{BoxFuture, DirEntry, Disk, File, FileLock, Mapping, Metadata, Millis, OpenMode, Space};
 
@@ -27,7 +28,7 @@ impl Disk for FileDisk {
             OpenMode::CreateNew => options.write(true).create_new(true),
             OpenMode::Truncate => options.write(true).create(true).truncate(true),
         };
-        Ok(Arc::new(OpenFile(Arc::new(options.open(path)?))))
+        Ok(Arc::new(OpenFile { file: Arc::new(options.open(path)?), front: Arc::new(Front::new()) }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -134,17 +135,20 @@ struct HeldLock {
 
 impl FileLock for HeldLock {}
 
-struct OpenFile(Arc<fs::File>);
+struct OpenFile {
+    file: Arc<fs::File>,
+    front: Arc<Front>,
+}
 
 impl File for OpenFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn read_at(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
         let mut read = 0;
         while read < into.len() {
-            match self.0.read_at(&mut into[read..], at + read as u64) {
+            match self.file.read_at(&mut into[read..], at + read as u64) {
                 Ok(0) => break,
                 Ok(bytes) => read += bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -155,29 +159,29 @@ impl File for OpenFile {
     }
 
     fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(bytes, at)
+        self.front.write(at + bytes.len() as u64, || self.file.write_all_at(bytes, at))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn allocate(&self, len: u64) -> BoxFuture<'static, io::Result<()>> {
-        let file = Arc::clone(&self.0);
+        let file = Arc::clone(&self.file);
         Box::pin(blocking(move || allocate(&file, len)))
     }
 
     fn sync(&self) -> BoxFuture<'static, io::Result<()>> {
-        let file = Arc::clone(&self.0);
+        let file = Arc::clone(&self.file);
         // fdatasync also writes the length where it changed.
         Box::pin(blocking(move || file.sync_data()))
     }
 
     fn map(&self, len: u64) -> io::Result<Arc<dyn Mapping>> {
-        if len > self.0.metadata()?.len() {
+        if len > self.file.metadata()?.len() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file is shorter than the mapping asked for"));
         }
-        Ok(Arc::new(SharedMapping::new(&self.0, len)?))
+        Ok(Arc::new(SharedMapping::new(&self.file, &self.front, len)?))
     }
 }
 

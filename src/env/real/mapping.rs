@@ -1,26 +1,28 @@
 //! Mapped files.
 
+use std::fs::File;
+use std::io;
 use std::sync::Arc;
 
 use memmap2::{MmapOptions, MmapRaw};
 
+use super::front::Front;
 use crate::env::{BoxFuture, Mapping};
 
 /// Pages are 4 KiB on every machine we run on; a larger page only makes the walk touch each one more than once.
 const PAGE: usize = 4096;
-/// Bytes made present with one system call. It holds the process's memory map meanwhile, and whoever allocates or
-/// frees a large block waits for that: with 16 MiB at once, sends stood still for tens of milliseconds.
-const PIECE: usize = 256 * 1024;
-
 /// A shared, writable mapping of the first bytes of a file.
 pub(super) struct SharedMapping {
     raw: Arc<MmapRaw>,
+    file: Arc<File>,
+    front: Arc<Front>,
 }
 
 impl SharedMapping {
-    pub(super) fn new(file: &std::fs::File, len: u64) -> std::io::Result<Self> {
-        let len = usize::try_from(len).map_err(|_| std::io::Error::from(std::io::ErrorKind::InvalidInput))?;
-        Ok(SharedMapping { raw: Arc::new(MmapOptions::new().len(len).map_raw(file)?) })
+    pub(super) fn new(file: &Arc<File>, front: &Arc<Front>, len: u64) -> io::Result<Self> {
+        let len = usize::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let raw = Arc::new(MmapOptions::new().len(len).map_raw(&**file)?);
+        Ok(SharedMapping { raw, file: Arc::clone(file), front: Arc::clone(front) })
     }
 
     /// Address of `at`, after checking that `len` bytes from it are mapped.
@@ -58,15 +60,24 @@ impl Mapping for SharedMapping {
         let to = self.range(at, bytes.len());
         // SAFETY: the destination range is mapped writable (checked above); `bytes` is a shared slice outside of the
         // mapping. No other thread accesses this range before the writer publishes it (the trait's contract).
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) }
+        let copy = || unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        self.front.write((at + bytes.len()) as u64, copy);
     }
 
     fn prefault(&self, at: usize, len: usize) -> BoxFuture<'static, ()> {
         self.range(at, len);
-        let raw = Arc::clone(&self.raw);
+        let (raw, file, front) = (Arc::clone(&self.raw), Arc::clone(&self.file), Arc::clone(&self.front));
+        if front.begin(at as u64) {
+            expect_no_reads(&raw, at);
+        }
         Box::pin(async move {
-            // A failure only means that the pages fault in later.
-            let _ = tokio::task::spawn_blocking(move || populate(&raw, at, len)).await;
+            let zero = move || {
+                // A failure only means that the pages fault in later.
+                while let Some(Ok((from, to))) = front.zero_some(&file, (at + len) as u64) {
+                    populate(&raw, from as usize, to as usize);
+                }
+            };
+            let _ = tokio::task::spawn_blocking(zero).await;
         })
     }
 
@@ -90,31 +101,20 @@ fn unmap(raw: &MmapRaw, at: usize, len: usize) {
     }
 }
 
-/// Makes the pages present and writable, by system calls where the kernel has one for it (5.14), else by touching them.
-fn populate(raw: &MmapRaw, at: usize, len: usize) {
-    const MADV_POPULATE_WRITE: libc::c_int = 23;
-    let end = at + len;
-    let mut first = at / PAGE * PAGE;
-    while first < end {
-        let piece = PIECE.min(end - first);
-        // SAFETY: the range is mapped (checked by the caller) for as long as `raw` lives, and this advice changes no
-        // byte.
-        let done = unsafe { libc::madvise(raw.as_mut_ptr().add(first).cast(), piece, MADV_POPULATE_WRITE) };
-        if done != 0 {
-            return touch(raw, first, end);
-        }
-        first += piece;
-    }
+/// Has the kernel read nothing ahead from `at` on: what is written there is in memory as long as it is read here. A touch
+/// of a page that is missing would read ahead as much as the device is set to, and hold up its thread for as long: 18 ms
+/// where that is 8 MiB.
+fn expect_no_reads(raw: &MmapRaw, at: usize) {
+    let first = at.next_multiple_of(PAGE).min(raw.len());
+    // SAFETY: the range is mapped for as long as `raw` lives, and this advice changes no byte. A failure is only slow.
+    let _ = unsafe { libc::madvise(raw.as_mut_ptr().add(first).cast(), raw.len() - first, libc::MADV_RANDOM) };
 }
 
-/// Touches each page of a range.
-fn touch(raw: &MmapRaw, first: usize, end: usize) {
-    for page in (first..end).step_by(PAGE) {
-        // SAFETY: the byte is mapped and writable. Adding zero atomically changes nothing, whatever the log writer
-        // stores into the same page at this moment.
-        unsafe {
-            let byte = raw.as_mut_ptr().add(page).cast::<std::sync::atomic::AtomicU8>();
-            (*byte).fetch_add(0, std::sync::atomic::Ordering::Relaxed);
-        }
-    }
+/// Maps pages of the file that are in memory for writing, by a system call where the kernel has one for it (5.14); else
+/// the writer faults once for each.
+fn populate(raw: &MmapRaw, from: usize, to: usize) {
+    const MADV_POPULATE_WRITE: libc::c_int = 23;
+    let first = from / PAGE * PAGE;
+    // SAFETY: the range is mapped (checked by the caller) for as long as `raw` lives, and this advice changes no byte.
+    let _ = unsafe { libc::madvise(raw.as_mut_ptr().add(first).cast(), to - first, MADV_POPULATE_WRITE) };
 }

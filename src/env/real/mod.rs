@@ -5,6 +5,7 @@
 
 mod clock;
 mod disk;
+mod front;
 mod mapping;
 mod net;
 pub mod poll;

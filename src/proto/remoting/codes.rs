@@ -210,6 +210,10 @@ pub mod own_request {
         LEAVE_MASTER = 70004;
         /// Slave to master: which topics were deleted, and where the log ended then.
         GET_DELETED_TOPICS = 70005;
+        /// Master that starts to the others of its name: whether one of them is the master now, or is about to be.
+        GET_STANDING = 70006;
+        /// Promoted slave to the old master: take no messages any more.
+        SUPERSEDE = 70007;
     }
 }
 

@@ -26,6 +26,7 @@ pub struct Windows<F> {
 
 /// Reads which sends were stored within the windows of their topics, the newest `keys_max` of them: from the queues of
 /// those topics and of delayed messages, backwards in time as far as the windows reach, and nothing else of the log.
+/// What is not confirmed yet counts: a broker that becomes the master has it, and will confirm it.
 ///
 /// # Errors
 /// If the store cannot be read.
@@ -71,11 +72,12 @@ impl Newest {
         window_ms: &impl Fn(&str) -> i64,
     ) -> Result<(), StoreError> {
         let found = store.offset_by_time(queue, since, Boundary::Lower)?;
-        let mut next = found.0.max(queue.max().0.saturating_sub(self.max as u64));
+        let end = queue.next();
+        let mut next = found.0.max(end.saturating_sub(self.max as u64));
         let (mut entries, mut bytes) = (Vec::new(), Vec::new());
-        while next < queue.max().0 {
+        while next < end {
             entries.clear();
-            store.entries(queue, QueueOffset(next), BLOCK, &mut entries)?;
+            store.entries_unconfirmed_too(queue, QueueOffset(next), BLOCK, &mut entries)?;
             for (offset, entry) in entries.drain(..) {
                 bytes.clear();
                 store.record_at(entry.physical, &mut bytes)?;

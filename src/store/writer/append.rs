@@ -15,8 +15,6 @@ use crate::store::consume_queue::{ConsumeQueue, QueueEntry};
 use crate::store::derive;
 use crate::store::error::{Refusal, StoreError};
 use crate::store::index::Fed;
-use crate::store::options::FlushMode;
-use crate::store::segment::Segment;
 
 /// A queue writes its entries to its files when it has this many in memory, if the clock did not make it before.
 const UNWRITTEN_MAX: usize = 4096;
@@ -169,13 +167,13 @@ impl LogWriter {
         items: &[AppendItem],
         results: &mut [AppendResult],
     ) -> Result<(), StoreError> {
-        let Some(segment) = self.active.as_ref().filter(|_| !run.bytes.is_empty()) else { return Ok(()) };
-        if let Err(error) = write(segment, self.store.options.flush, self.position, &bytes[run.bytes.clone()]) {
-            let refusal = self.poison("write to the commit log", error);
+        if run.bytes.is_empty() {
+            return Ok(());
+        }
+        if let Err(refusal) = self.put("write to the commit log", &bytes[run.bytes.clone()]) {
             results[run.first..].fill(Err(refusal.clone()));
             return Err(refusal);
         }
-        self.position += run.bytes.len() as u64;
         if let Some(Ok(last)) = results.last() {
             (self.last_record, self.last_store_time) = (last.physical.0, last.store_time);
         }
@@ -234,12 +232,11 @@ impl LogWriter {
         }
         let Some(next) = self.upkeep.take_next() else { return Ok(false) };
         if let Some(active) = &self.active {
-            let left = active.end() - self.position;
+            let (left, end) = (active.end() - self.position, active.end());
             if left > 0 {
-                write(active, self.store.options.flush, self.position, &blank(left as u32))
-                    .map_err(|error| self.poison("end a segment", error))?;
+                self.put("end a segment", &blank(left as u32))?;
             }
-            self.position = active.end();
+            self.position = end;
         }
         assert_eq!(next.base(), self.position, "a segment begins where the one before ends");
         self.store.log.change_segments(|segments| segments.push(Arc::clone(&next)));
@@ -297,17 +294,4 @@ fn assign(item: &AppendItem, bytes: &mut [u8], position: u64, stored: Millis) ->
 /// The sysFlag of a record whose length has been checked.
 fn sys_flag(record: &[u8]) -> i32 {
     record[record::SYS_FLAG_AT..].first_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes))
-}
-
-/// Writes into a segment, at a position in the log. Where the pages are present, copying into the mapping costs a fifth
-/// of a write. Under SYNC_FLUSH each sync makes the pages read-only again, and the next touch would fault.
-pub(super) fn write(segment: &Segment, flush: FlushMode, position: u64, bytes: &[u8]) -> io::Result<()> {
-    let at = position - segment.base();
-    match flush {
-        FlushMode::Sync => segment.file().write_at(at, bytes),
-        FlushMode::Async => {
-            segment.mapping()?.write(at as usize, bytes);
-            Ok(())
-        }
-    }
 }

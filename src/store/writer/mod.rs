@@ -30,8 +30,8 @@ use upkeep::Upkeep;
 
 /// Appends to the log. There is exactly one per store, owned by one actor.
 ///
-/// Records are read through the segment's mapping. Under ASYNC_FLUSH they are written through it as well and can be read
-/// at once. Under SYNC_FLUSH they are written with positioned writes (a dirty mapped page can cost up to 1 MiB of
+/// Records are read through the segment's mapping. Under ASYNC_FLUSH small ones are written through it as well, and all can
+/// be read at once. Under SYNC_FLUSH they are written with positioned writes (a dirty mapped page can cost up to 1 MiB of
 /// write-back per sync) and can be read once [`LogWriter::finish_sync`] has confirmed them.
 ///
 /// After a failed write or sync the store is poisoned: nothing is appended or confirmed until it is opened again.

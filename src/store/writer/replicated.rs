@@ -5,7 +5,6 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use super::append::write;
 use super::LogWriter;
 use crate::proto::message::parse;
 use crate::proto::message::record::{BodyCrc, Parsed, RecordError, RecordView, OVERHEAD_V1};
@@ -94,14 +93,12 @@ impl LogWriter {
     /// If the disk refuses.
     pub async fn take_damaged(&mut self, at: PhysicalOffset, bytes: &[u8]) -> Result<(), StoreError> {
         self.make_segment().await?;
-        let segment = self.active.clone().filter(|segment| at.0 + bytes.len() as u64 <= segment.end());
-        let Some(segment) = segment.filter(|_| self.following && at.0 == self.position) else {
+        let segment = self.active.as_ref().filter(|segment| at.0 + bytes.len() as u64 <= segment.end());
+        if segment.is_none() || !self.following || at.0 != self.position {
             return Err(StoreError::Malformed);
-        };
-        write(&segment, self.store.options.flush, self.position, bytes)
-            .map_err(|error| self.poison("write to the commit log", error))?;
+        }
+        self.put("write to the commit log", bytes)?;
         self.joinable = usize::MAX;
-        self.position += bytes.len() as u64;
         self.publish();
         Ok(())
     }
@@ -162,13 +159,14 @@ impl LogWriter {
 
     /// Writes records and gives them to their queues.
     async fn append_run(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
-        let Some(segment) = self.active.clone().filter(|_| !bytes.is_empty()) else { return Ok(()) };
-        write(&segment, self.store.options.flush, self.position, bytes)
-            .map_err(|error| self.poison("write to the commit log", error))?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let base = self.position;
+        self.put("write to the commit log", bytes)?;
         // Each record's entry by itself: a master that lost something may take any of them back.
         self.joinable = usize::MAX;
-        let (base, mut at, mut records) = (self.position, 0, 0);
-        self.position += bytes.len() as u64;
+        let (mut at, mut records) = (0, 0);
         while let Ok(Parsed::Record(record)) = parse(&bytes[at..], BodyCrc::Trust) {
             let physical = base + at as u64;
             (self.last_record, self.last_store_time) = (physical, record.store_timestamp().max(self.last_store_time));

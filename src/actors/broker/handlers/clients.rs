@@ -1,6 +1,7 @@
 //! Heartbeats, group members and queue locks.
 
 use super::{Call, Refused};
+use crate::actors::broker::still_master::is_still_master;
 use crate::broker::clients::{on_heartbeat, Connection, HeartbeatTables};
 use crate::broker::pull::check_expression;
 use crate::broker::{BrokerError, Effect, QueueKey};
@@ -75,7 +76,7 @@ pub fn consumer_list(call: &Call) -> Result<Response, Refused> {
 pub async fn lock_batch(call: &Call) -> Result<Response, Refused> {
     let body: LockBatchRequestBody = from_slice(&call.command.body)?;
     let shared = &call.shared;
-    if !shared.role.takes_writes() {
+    if !shared.role.takes_writes() || !is_still_master(shared).await {
         return Ok(Response::success().with_body(to_vec(&LockBatchResponseBody::default())));
     }
     let held = shared.locks().lock_batch(

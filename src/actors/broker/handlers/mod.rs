@@ -115,6 +115,8 @@ pub async fn handle(call: Call) -> Response {
         own_request::WAIT_METADATA_CHANGE => slaves::wait_metadata_change(&call).await,
         own_request::GET_KEPT_OFFSETS => Ok(slaves::kept_offsets(&call)),
         own_request::GET_DELETED_TOPICS => slaves::deleted_topics(&call).await,
+        own_request::GET_STANDING => Ok(slaves::standing(&call)),
+        own_request::SUPERSEDE => slaves::supersede(&call),
         own_request::LEAVE_MASTER => slaves::leave_master(&call).await,
         own_request::PROMOTE_BROKER => slaves::promote(&call).await,
         request::GET_BROKER_HA_STATUS => Ok(slaves::ha_status(&call)),

@@ -13,7 +13,8 @@ use crate::broker::BrokerError;
 use crate::ha::replicas::SlaveId;
 use crate::proto::body::{to_vec, DeletedTopics, HaClientRuntimeInfo, HaConnectionRuntimeInfo, HaRuntimeInfo};
 use crate::proto::remoting::requests::{
-    ExchangeBrokerHaInfo, KeptOffsetsResponse, LeaveMasterResponse, MetadataMarks, PromoteBroker, PromoteBrokerResponse,
+    ExchangeBrokerHaInfo, KeptOffsetsResponse, LeaveMasterResponse, MetadataMarks, PromoteBroker,
+    PromoteBrokerResponse, Standing, Supersede,
 };
 use crate::proto::remoting::{request, Response};
 
@@ -48,6 +49,7 @@ pub fn kept_offsets(call: &Call) -> Response {
     let answer = KeptOffsetsResponse {
         confirmed: shared.store.confirmed().0 as i64,
         epoch: shared.ha.epochs().last().map_or(0, |epoch| epoch.number),
+        end: shared.store.end().0 as i64,
     };
     Response::success().with_ext(&answer).with_body(to_vec(&kept))
 }
@@ -79,6 +81,29 @@ pub async fn leave_master(call: &Call) -> Result<Response, Refused> {
     }
     shared.leave_master().await;
     Ok(Response::success().with_ext(&LeaveMasterResponse { end: shared.store.end().0 as i64 }))
+}
+
+/// 70006
+pub fn standing(call: &Call) -> Response {
+    let shared = &call.shared;
+    Response::success().with_ext(&Standing {
+        is_master: shared.role.takes_writes(),
+        is_changing: shared.role.is_changing(),
+        state_version: shared.topics().version().state_version,
+    })
+}
+
+/// 70007. Success says that this broker takes no messages. What is under way here already may still be answered.
+pub fn supersede(call: &Call) -> Result<Response, Refused> {
+    let ext = call.ext()?;
+    let by = Supersede::decode(&ext)?;
+    let shared = &call.shared;
+    let own = shared.topics().version().state_version;
+    if shared.role.takes_writes() && by.state_version <= own {
+        return Err(format!("this broker is the master, with state version {own}").into());
+    }
+    shared.superseded(&by.address);
+    Ok(Response::success())
 }
 
 /// 906, as a slave asks it of its master. Who its master is a slave learns from the NameServers, not from this request.

@@ -1,5 +1,7 @@
 //! What slaves and masters of metaq ask of each other.
 
+use std::borrow::Cow;
+
 use super::fields::ext_fields;
 
 ext_fields! {
@@ -24,6 +26,30 @@ ext_fields! {
         confirmed: i64 = "confirmedPhyOffset" or -1,
         /// Its last epoch; 0 is none.
         epoch: i32 = "epoch" or 0,
+        /// Where it ends; -1 from a slave that does not say.
+        end: i64 = "maxPhyOffset" or -1,
+    }
+}
+
+ext_fields! {
+    /// The answer to 70006: what a broker is to its group.
+    pub struct Standing {
+        /// It takes messages.
+        is_master: bool = "master" or false,
+        /// It is being promoted.
+        is_changing: bool = "changing" or false,
+        /// Each promotion raises it.
+        state_version: i64 = "stateVersion" or 0,
+    }
+}
+
+ext_fields! {
+    /// 70007.
+    pub struct Supersede<'a> {
+        /// The new master's, which is higher than the old one's.
+        state_version: i64 = "stateVersion",
+        /// Where clients reach it.
+        address: Cow<'a, str> = "brokerAddr",
     }
 }
 
