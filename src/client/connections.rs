@@ -15,7 +15,7 @@ use super::instance::Shared;
 use super::rules::backoff::Backoff;
 use super::server_requests::ServerRequests;
 use super::timing::{within, Deadline};
-use crate::actors::net::{connect, CallError, ConnectionHandle};
+use crate::actors::net::{connect, CallError, ConnectionHandle, Request};
 use crate::env::Env;
 use crate::proto::remoting::Command;
 
@@ -50,18 +50,34 @@ impl Connections {
 
     /// Sends a request and waits for its answer, whatever its code, for `limit` in all.
     pub async fn call(&self, address: &str, command: Command, limit: Duration) -> Result<Command, Error> {
-        let span = tracing::debug_span!("request", code = command.code, address);
-        self.exchange(address, command, limit).instrument(span).await
+        self.call_with_body(address, command, None, limit).await
     }
 
-    async fn exchange(&self, address: &str, command: Command, limit: Duration) -> Result<Command, Error> {
-        let clock = &*self.env.clock;
-        let deadline = Deadline::after(clock, limit);
+    /// As [`Connections::call`], with a body that is kept here.
+    pub async fn call_with_body(
+        &self,
+        address: &str,
+        command: Command,
+        body: Option<Arc<Vec<u8>>>,
+        limit: Duration,
+    ) -> Result<Command, Error> {
+        let span = tracing::debug_span!("request", code = command.code, address);
+        let request = match body {
+            Some(body) => Request::with_shared_body(command, body),
+            None => command.into(),
+        };
+        self.exchange(address, request, limit).instrument(span).await
+    }
+
+    async fn exchange(&self, address: &str, request: Request, limit: Duration) -> Result<Command, Error> {
+        let deadline = Deadline::after(&*self.env.clock, limit);
         let link = self.link(address)?;
-        let handle = self.connected(&link, deadline, limit).await?;
+        let (handle, asked_at) = match link.live() {
+            Some(handle) => (handle, deadline.at().saturating_sub(limit)),
+            None => (self.connected(&link, deadline, limit).await?, self.env.clock.monotonic()),
+        };
         let _in_flight = InFlight::enter(&link)?;
-        let asked_at = self.now_ms();
-        match handle.call(clock, command, deadline.left(clock)).await {
+        match handle.call_until(request, deadline.at()).await {
             Ok(answer) => {
                 link.heard_at.fetch_max(self.now_ms(), Ordering::Relaxed);
                 Ok(answer)
@@ -70,7 +86,7 @@ impl Connections {
             Err(CallError::Busy) => Err(Error::Busy { address: link.address.clone() }),
             Err(CallError::TimedOut) => {
                 // Nothing at all came since: the peer or the way to it is gone, and TCP may notice only much later.
-                if link.heard_at.load(Ordering::Relaxed) < asked_at {
+                if link.heard_at.load(Ordering::Relaxed) < asked_at.as_millis() as u64 {
                     link.forget(&handle);
                 }
                 Err(Error::TimedOut { address: link.address.clone(), limit_ms: limit.as_millis() as u64 })
@@ -79,10 +95,10 @@ impl Connections {
     }
 
     /// Sends a request that is not answered. `Ok` says that it was handed to the connection.
-    pub async fn send_one_way(&self, address: &str, command: Command, limit: Duration) -> Result<(), Error> {
+    pub async fn send_one_way(&self, address: &str, request: Request, limit: Duration) -> Result<(), Error> {
         let link = self.link(address)?;
         let handle = self.connected(&link, Deadline::after(&*self.env.clock, limit), limit).await?;
-        handle.send_one_way(command.oneway()).map_err(|error| match error {
+        handle.send_one_way(request).map_err(|error| match error {
             CallError::Busy => Error::Busy { address: address.to_owned() },
             CallError::Closed | CallError::TimedOut => Error::Disconnected { address: address.to_owned() },
         })

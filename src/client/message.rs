@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::compression::{unpack, UnpackError};
@@ -100,14 +101,12 @@ impl Message {
         &self.body
     }
 
-    /// The text of its properties, with the unique key.
-    pub(super) fn encoded_properties(&self, unique_key: &str) -> String {
-        let mut text = String::with_capacity(64);
+    /// Appends the text of its properties, with the unique key.
+    pub(super) fn encode_properties(&self, unique_key: &str, text: &mut String) {
         for (name, value) in &self.properties {
-            properties::append(&mut text, name, value);
+            properties::append(text, name, value);
         }
-        properties::append(&mut text, properties::UNIQ_KEY, unique_key);
-        text
+        properties::append(text, properties::UNIQ_KEY, unique_key);
     }
 
     /// Whether it can be sent at all.
@@ -142,9 +141,9 @@ impl Message {
 #[non_exhaustive]
 pub struct Received {
     /// The topic it was sent to; for one that comes again after a failure, too.
-    pub topic: String,
+    pub topic: Arc<str>,
     /// The queue it was read from: of its topic, or of its group's retry topic.
-    pub queue: MessageQueue,
+    pub queue: Arc<MessageQueue>,
     /// Its number in that queue.
     pub offset: i64,
     /// What it says, unpacked; if it cannot be, as it came.
@@ -176,13 +175,14 @@ pub struct Received {
 impl Received {
     /// Copies a message out of a record of broker `broker`.
     pub fn of_record(broker: &str, record: &RecordView<'_>) -> Received {
-        let properties = record.properties().into_owned();
-        let stored_in = record.topic().into_owned();
-        let topic = properties::find(&properties, properties::RETRY_TOPIC).unwrap_or(&stored_in).to_owned();
+        Origin::new(broker, record).message(record)
+    }
+
+    fn new(topic: Arc<str>, queue: Arc<MessageQueue>, properties: String, record: &RecordView<'_>) -> Received {
         let (body, body_error) = unpacked(record.sys_flag(), record.body());
         Received {
             topic,
-            queue: MessageQueue { topic: stored_in, broker_name: broker.to_owned(), queue_id: record.queue_id() },
+            queue,
             offset: record.queue_offset().0 as i64,
             body,
             body_error,
@@ -209,8 +209,8 @@ impl Received {
         let (unpacked, body_error) = unpacked(header.sys_flag, body);
         let topic = header.topic.to_string();
         Received {
-            queue: MessageQueue { topic: topic.clone(), broker_name: String::new(), queue_id: header.queue_id },
-            topic,
+            topic: topic.as_str().into(),
+            queue: Arc::new(MessageQueue { topic, broker_name: String::new(), queue_id: header.queue_id }),
             offset: 0,
             body: unpacked,
             body_error,
@@ -230,11 +230,13 @@ impl Received {
     /// The messages in the body of an answer of broker `broker`.
     pub(super) fn all_in(broker: &str, mut records: &[u8]) -> Result<Vec<Received>, Error> {
         let malformed = |what: String| Error::Malformed { address: broker.to_owned(), what };
-        let mut found = Vec::new();
+        let (mut found, mut origin) = (Vec::new(), None);
         while !records.is_empty() {
             match parse(records, BodyCrc::Verify).map_err(|error| malformed(error.to_string()))? {
                 Parsed::Record(record) => {
-                    found.push(Received::of_record(broker, &record));
+                    let same = origin.take().filter(|origin: &Origin| origin.is_of(&record));
+                    let origin = origin.insert(same.unwrap_or_else(|| Origin::new(broker, &record)));
+                    found.push(origin.message(&record));
                     records = &records[record.total_size() as usize..];
                 }
                 Parsed::Blank { .. } => return Err(malformed("a filler among messages".into())),
@@ -271,6 +273,33 @@ impl Received {
     /// The id of its place: broker and position in the log.
     pub fn offset_message_id(&self) -> String {
         ids::offset_message_id(self.store_host, crate::proto::PhysicalOffset(self.physical_offset as u64))
+    }
+}
+
+/// A queue that messages were read from; they share its names.
+struct Origin {
+    topic: Arc<str>,
+    queue: Arc<MessageQueue>,
+}
+
+impl Origin {
+    fn new(broker: &str, record: &RecordView<'_>) -> Origin {
+        let (topic, broker_name) = (record.topic().into_owned(), broker.to_owned());
+        Origin {
+            topic: topic.as_str().into(),
+            queue: Arc::new(MessageQueue { topic, broker_name, queue_id: record.queue_id() }),
+        }
+    }
+
+    fn is_of(&self, record: &RecordView<'_>) -> bool {
+        self.queue.queue_id == record.queue_id() && *self.topic == *record.topic()
+    }
+
+    fn message(&self, record: &RecordView<'_>) -> Received {
+        let properties = record.properties().into_owned();
+        let topic =
+            properties::find(&properties, properties::RETRY_TOPIC).map_or_else(|| Arc::clone(&self.topic), Arc::from);
+        Received::new(topic, Arc::clone(&self.queue), properties, record)
     }
 }
 

@@ -1,20 +1,23 @@
 //! Waits that end.
 
-use std::future::Future;
+use std::future::{poll_fn, Future};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
-
-use futures::future::{select, Either};
-use futures::pin_mut;
 
 use crate::env::Clock;
 
 /// What `future` gives, unless `limit` passes first.
 pub(super) async fn within<T>(clock: &dyn Clock, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
-    pin_mut!(future);
-    match select(future, clock.sleep(limit)).await {
-        Either::Left((value, _)) => Some(value),
-        Either::Right(_) => None,
-    }
+    let (mut future, mut timer) = (pin!(future), None);
+    poll_fn(|cx| {
+        if let Poll::Ready(value) = future.as_mut().poll(cx) {
+            return Poll::Ready(Some(value));
+        }
+        // Most of what is waited for is there at once, and a timer costs more than that.
+        timer.get_or_insert_with(|| clock.sleep(limit)).as_mut().poll(cx).map(|()| None)
+    })
+    .await
 }
 
 /// The moment after which nobody waits any more, on a node's monotonic clock.
@@ -24,6 +27,11 @@ pub(super) struct Deadline(Duration);
 impl Deadline {
     pub fn after(clock: &dyn Clock, limit: Duration) -> Deadline {
         Deadline(clock.monotonic().saturating_add(limit))
+    }
+
+    /// The moment itself.
+    pub fn at(self) -> Duration {
+        self.0
     }
 
     /// What is left, at least zero.

@@ -13,5 +13,6 @@ mod producing;
 mod requesting;
 mod scheduling;
 mod scripted;
+mod spans;
 pub mod support;
 mod transacting;

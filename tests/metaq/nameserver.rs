@@ -45,7 +45,7 @@ impl World {
 
     fn send_as(&mut self, version: i32, connection: u64, code: i32, ext: &[(&str, &str)], body: &[u8]) -> Response {
         let mut command = Command::request(code);
-        command.ext = ext.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        command.ext = ext.iter().copied().collect();
         let head = Head { code, version, ext: command.ext_fields().unwrap(), ..Head::default() };
         let answer = self.server.handle(self.now, ConnectionId(connection), &head, body, &mut self.effects);
         self.server.routes().check();

@@ -131,7 +131,7 @@ fn send(queue: &Queue, message: u64, tag: Option<&str>) -> Command {
         ..SendHeader::default()
     };
     let mut command = Command::request(request::SEND_MESSAGE_V2).with_body(body_of(message, 20));
-    header.encode(SendNames::V2, &mut command);
+    header.encode(SendNames::V2, &mut command.ext);
     command
 }
 

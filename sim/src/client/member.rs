@@ -259,7 +259,7 @@ impl Member {
     /// Asks whether a topic is there.
     pub async fn see_topic(&mut self, topic: &str) {
         let mut ask = Command::request(request::GET_TOPIC_CONFIG);
-        ask.ext.push(("topic".to_owned(), topic.to_owned()));
+        ask.ext.push("topic", topic);
         match self.remote.call(ask, CALL_LIMIT).await.map(|answer| answer.code) {
             Ok(response::SUCCESS) => self.note(Event::TopicSeen(topic.into(), true)),
             Ok(response::TOPIC_NOT_EXIST) => self.note(Event::TopicSeen(topic.into(), false)),

@@ -173,7 +173,7 @@ impl Producer {
         };
         let body = body_of(send.message, send.bytes as usize);
         let mut command = Command::request(request::SEND_MESSAGE_V2).with_body(body);
-        header.encode(SendNames::V2, &mut command);
+        header.encode(SendNames::V2, &mut command.ext);
         command
     }
 }

@@ -50,7 +50,7 @@ impl Routes {
         let mut error = ClientError::NoRoute;
         for _ in 0..self.nameservers.len() {
             let mut ask = Command::request(request::GET_ROUTEINFO_BY_TOPIC);
-            ask.ext.push(("topic".to_owned(), topic.to_owned()));
+            ask.ext.push("topic", topic);
             match self.nameservers[self.current].call(ask, CALL_LIMIT).await {
                 Ok(answer) if answer.code == response::SUCCESS => {
                     return json::from_slice(&answer.body)

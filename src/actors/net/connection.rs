@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{select, Either};
 use tokio::sync::{mpsc, oneshot};
 
+use super::calls::Call;
 use crate::env::{Clock, ConnectionId};
 use crate::proto::remoting::Command;
 
@@ -17,11 +17,35 @@ const QUEUED_MAX: usize = 1024;
 /// A request of ours to the peer.
 pub(super) enum Outbound {
     /// Nobody waits for an answer.
-    OneWay(Command),
-    /// The answer goes to `reply`.
-    Call { command: Command, reply: oneshot::Sender<Command> },
+    OneWay(Request),
+    /// Somebody does.
+    Call(Request, Call),
     /// End the connection once everything before is written.
     Close,
+}
+
+/// A request, and the body it travels with.
+pub struct Request {
+    pub(super) command: Command,
+    /// What stands in the body's place.
+    shared: Option<Arc<Vec<u8>>>,
+}
+
+impl Request {
+    /// A request whose body the caller keeps, as it may send it again.
+    pub fn with_shared_body(command: Command, body: Arc<Vec<u8>>) -> Request {
+        Request { command, shared: Some(body) }
+    }
+
+    pub(super) fn body(&self) -> &[u8] {
+        self.shared.as_ref().map_or(&self.command.body, |body| body)
+    }
+}
+
+impl From<Command> for Request {
+    fn from(command: Command) -> Request {
+        Request { command, shared: None }
+    }
 }
 
 /// Why a request to a peer got no answer.
@@ -67,8 +91,8 @@ impl ConnectionHandle {
     ///
     /// # Errors
     /// [`CallError::Closed`] or [`CallError::Busy`]; the request is dropped.
-    pub fn send_one_way(&self, command: Command) -> Result<(), CallError> {
-        self.queue(Outbound::OneWay(command))
+    pub fn send_one_way(&self, request: impl Into<Request>) -> Result<(), CallError> {
+        self.queue(Outbound::OneWay(request.into()))
     }
 
     /// Sends a request and waits for its answer, at most for `limit`. The session gives the request its number.
@@ -76,13 +100,17 @@ impl ConnectionHandle {
     /// # Errors
     /// Any [`CallError`].
     pub async fn call(&self, clock: &dyn Clock, command: Command, limit: Duration) -> Result<Command, CallError> {
+        self.call_until(command.into(), clock.monotonic().saturating_add(limit)).await
+    }
+
+    /// As [`ConnectionHandle::call`], until a time of the node's monotonic clock. The session keeps the time.
+    ///
+    /// # Errors
+    /// Any [`CallError`].
+    pub async fn call_until(&self, request: Request, until: Duration) -> Result<Command, CallError> {
         let (reply, answer) = oneshot::channel();
-        self.queue(Outbound::Call { command, reply })?;
-        match select(answer, clock.sleep(limit)).await {
-            Either::Left((Ok(command), _)) => Ok(command),
-            Either::Left((Err(_), _)) => Err(CallError::Closed),
-            Either::Right(_) => Err(CallError::TimedOut),
-        }
+        self.queue(Outbound::Call(request, Call { until, reply }))?;
+        answer.await.unwrap_or(Err(CallError::Closed))
     }
 
     /// Ends the connection after what is queued has been written.

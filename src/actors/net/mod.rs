@@ -1,5 +1,6 @@
 //! Connections: a listener actor accepts, one plain task per connection moves bytes, a [`Service`] decides.
 
+mod calls;
 mod client;
 mod connection;
 mod listener;
@@ -8,7 +9,7 @@ mod room;
 mod session;
 
 pub use client::{connect, NoRequests};
-pub use connection::{CallError, ConnectionHandle};
+pub use connection::{CallError, ConnectionHandle, Request};
 pub use listener::{ListenerActor, ListenerHandle, ListenerMessage, ListenerOptions};
 pub use output::{Answer, Output};
 pub use session::Malformed;

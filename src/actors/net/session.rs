@@ -4,15 +4,15 @@
 //! remains of an incomplete frame is all that a connection keeps.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::stream::StreamExt;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
+use super::calls::Calls;
 use super::connection::Outbound;
 use super::room::FrameRoom;
 use super::{ConnectionHandle, Output, Service};
@@ -31,8 +31,6 @@ const LARGE_FRAME: usize = 8 * 1024;
 const UNWRITTEN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Requests waiting for their answers above which a session stops reading more; parked pulls count too.
 const WAITING_MAX: usize = 64 * 1024;
-/// Requests of ours below which nobody looks for callers that gave up waiting.
-const CALLS_SWEPT_MIN: usize = 16;
 /// Rounds of reading and writing before other tasks get their turn.
 const ROUNDS: usize = 16;
 
@@ -106,8 +104,7 @@ impl<S: Service> Session<S> {
             written: 0,
             partial: Vec::new(),
             backlog: false,
-            calls: BTreeMap::new(),
-            calls_swept_at: CALLS_SWEPT_MIN,
+            calls: Calls::new(),
             next_opaque: 1,
             serialization: Serialization::Json,
             closing: false,
@@ -129,10 +126,8 @@ struct Running<S: Service> {
     partial: Vec<u8>,
     /// `partial` may hold complete frames.
     backlog: bool,
-    /// Requests to the peer that wait for their answers, by number.
-    calls: BTreeMap<i32, oneshot::Sender<Command>>,
-    /// How many there have to be before those given up are looked for.
-    calls_swept_at: usize,
+    /// Requests to the peer that wait for their answers.
+    calls: Calls,
     next_opaque: i32,
     /// What the peer last used: requests to it are written the same way.
     serialization: Serialization,
@@ -147,6 +142,9 @@ impl<S: Service> Running<S> {
             self.output.bytes = SPARE_OUTPUT.take();
         }
         let end = self.rounds(cx);
+        if end.is_pending() {
+            self.calls.poll_late(&*self.session.clock, cx);
+        }
         if std::mem::take(&mut self.active) {
             self.session.last_active.store(self.session.clock.monotonic().as_millis() as u64, Ordering::Relaxed);
         }
@@ -199,34 +197,26 @@ impl<S: Service> Running<S> {
         let mut progress = false;
         while let Poll::Ready(Some(outbound)) = self.session.outbound.poll_recv(cx) {
             progress = true;
-            let (mut command, reply) = match outbound {
-                Outbound::OneWay(command) => (command, None),
-                Outbound::Call { command, reply } => (command, Some(reply)),
+            let (mut request, call) = match outbound {
+                Outbound::OneWay(request) => (request, None),
+                Outbound::Call(request, call) => (request, Some(call)),
                 Outbound::Close => {
                     self.closing = true;
                     continue;
                 }
             };
-            command.opaque = self.next_opaque;
-            self.next_opaque = self.next_opaque.wrapping_add(1);
-            if let Some(reply) = reply {
-                self.remember(command.opaque, reply);
+            let number = self.next_opaque;
+            request.command.opaque = number;
+            self.next_opaque = number.wrapping_add(1);
+            if let Some(call) = call {
+                self.calls.insert(number, call, &*self.session.clock);
             }
-            if let Err(error) = command.encode(self.serialization, &mut self.output.bytes) {
+            let written = request.command.encode_with(request.body(), self.serialization, &mut self.output.bytes);
+            if let Err(error) = written {
                 tracing::warn!(connection = self.session.handle.id().0, %error, "a request to the peer was not sent");
             }
         }
         progress
-    }
-
-    /// Adds a request that waits for its answer. Callers that gave up leave their entry behind; those are dropped whenever
-    /// the table has doubled, so that it costs little and holds at most twice what is waited for.
-    fn remember(&mut self, opaque: i32, reply: oneshot::Sender<Command>) {
-        if self.calls.len() >= self.calls_swept_at {
-            self.calls.retain(|_, waiting| !waiting.is_closed());
-            self.calls_swept_at = (self.calls.len() * 2).max(CALLS_SWEPT_MIN);
-        }
-        self.calls.insert(opaque, reply);
     }
 
     /// Takes answers that have become ready.
@@ -353,10 +343,8 @@ impl<S: Service> Running<S> {
                 .map_err(|what| malformed("a request that cannot be read", what));
         }
         // An answer nobody waits for came too late: its caller has been told so.
-        if let Some(reply) = self.calls.remove(&head.opaque) {
-            if let Ok(answer) = Command::decode(frame) {
-                let _ = reply.send(answer);
-            }
+        if let Some(call) = self.calls.answered(head.opaque) {
+            let _ = call.reply.send(Ok(Command::of(head, frame)));
         }
         Ok(())
     }

@@ -100,7 +100,7 @@ impl Template {
             proxy_forward_client_id: None,
         };
         let mut command = Command::request(request::PULL_MESSAGE).with_ext(&header);
-        command.ext.push(("bname".to_owned(), broker.to_owned()));
+        command.ext.push("bname", broker);
         Template::new(command, "queueId", messages, 0)
     }
 

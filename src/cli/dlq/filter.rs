@@ -62,7 +62,7 @@ impl Filter {
     pub fn fits(&self, message: &Received) -> bool {
         let args = &self.args;
         (self.from..self.to).contains(&message.stored_at)
-            && args.topic.as_ref().is_none_or(|topic| *topic == message.topic)
+            && args.topic.as_ref().is_none_or(|topic| **topic == *message.topic)
             && args.key.as_ref().is_none_or(|key| message.keys().any(|own| own == key))
             && args.tag.as_deref().is_none_or(|tag| message.tag() == Some(tag))
             && args.id.as_ref().is_none_or(|id| *id == message.message_id() || *id == message.offset_message_id())

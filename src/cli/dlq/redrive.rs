@@ -102,7 +102,7 @@ pub async fn redrive(cluster: Cluster, args: RedriveArgs) -> Result<ExitCode> {
     let outcome = scan(&cluster, &queues, &filter, async |message| {
         send(&producer, &args, &message).await?;
         sent += 1;
-        if let Some(mark) = marks.iter_mut().find(|mark| mark.queue == message.queue) {
+        if let Some(mark) = marks.iter_mut().find(|mark| mark.queue == *message.queue) {
             mark.redriven = message.offset + 1;
         }
         Ok(sent < found)
@@ -126,7 +126,7 @@ async fn send(producer: &Producer, args: &RedriveArgs, message: &Arc<Received>) 
         None => {
             let copy = copy_of(message, &retry_topic(&args.group));
             // Consumers see the topic and the id of the message that failed.
-            let copy = copy.property(properties::RETRY_TOPIC, &message.topic);
+            let copy = copy.property(properties::RETRY_TOPIC, &*message.topic);
             copy.property(properties::ORIGIN_MESSAGE_ID, message.message_id())
         }
     };

@@ -145,15 +145,16 @@ pub fn run(args: GroupArgs) -> Result<ExitCode> {
     }
 }
 
-/// A group's settings.
+/// A group's settings; none if it has offsets only, which outlive settings.
 ///
 /// # Errors
 /// If there is no such group, with the name that was probably meant.
-pub async fn settings(cluster: &Cluster, group: &str) -> Result<SubscriptionGroupConfig> {
-    match cluster.admin.groups().await?.remove(group) {
-        Some(settings) => Ok(settings),
-        None => Err(cluster.no_group(group).await.into()),
+pub async fn settings(cluster: &Cluster, group: &str) -> Result<Option<SubscriptionGroupConfig>> {
+    let settings = cluster.admin.groups().await?.remove(group);
+    if settings.is_none() && cluster.admin.topics_of_group(group).await?.is_empty() {
+        return Err(cluster.no_group(group).await.into());
     }
+    Ok(settings)
 }
 
 /// `metaq group list`
@@ -225,21 +226,22 @@ pub async fn show(cluster: Cluster, args: ShowGroup) -> Result<ExitCode> {
             Cell::text(subscription.expression_type.name()),
         ]);
     }
+    let set = |cell: fn(&SubscriptionGroupConfig) -> Cell| settings.as_ref().map_or(Cell::None, cell);
     let details = Details::default()
         .fact("group", "group", Cell::text(&args.group))
         .fact("lag", "lag", Cell::Number(lag.total()))
         .fact("perSecond", "per second", Cell::Rate(lag.consume_tps))
         .fact("topics", "topics", Cell::texts(topics))
         .fact("model", "model", members.as_ref().map_or(Cell::None, |members| Cell::text(model(members))))
-        .fact("consumeEnabled", "may consume", Cell::Flag(settings.consume_enable))
-        .fact("broadcastEnabled", "may broadcast", Cell::Flag(settings.consume_broadcast_enable))
-        .fact("fromMinEnabled", "may begin at first", Cell::Flag(settings.consume_from_min_enable))
-        .fact("orderly", "orderly", Cell::Flag(settings.consume_message_orderly))
-        .fact("notifies", "members are told", Cell::Flag(settings.notify_consumer_ids_changed_enable))
-        .fact("readFrom", "reads from", Cell::Number(settings.broker_id))
-        .fact("readSlowlyFrom", "far behind from", Cell::Number(settings.which_broker_when_consume_slowly))
-        .fact("retriesMax", "retries", Cell::Number(i64::from(settings.retry_max_times)))
-        .fact("retryQueues", "retry queues", Cell::Number(i64::from(settings.retry_queue_nums)))
+        .fact("consumeEnabled", "may consume", set(|set| Cell::Flag(set.consume_enable)))
+        .fact("broadcastEnabled", "may broadcast", set(|set| Cell::Flag(set.consume_broadcast_enable)))
+        .fact("fromMinEnabled", "may begin at first", set(|set| Cell::Flag(set.consume_from_min_enable)))
+        .fact("orderly", "orderly", set(|set| Cell::Flag(set.consume_message_orderly)))
+        .fact("notifies", "members are told", set(|set| Cell::Flag(set.notify_consumer_ids_changed_enable)))
+        .fact("readFrom", "reads from", set(|set| Cell::Number(set.broker_id)))
+        .fact("readSlowlyFrom", "far behind from", set(|set| Cell::Number(set.which_broker_when_consume_slowly)))
+        .fact("retriesMax", "retries", set(|set| Cell::Number(i64::from(set.retry_max_times))))
+        .fact("retryQueues", "retry queues", set(|set| Cell::Number(i64::from(set.retry_queue_nums))))
         .list("members", "members", members_list(members.iter().flat_map(|members| &members.connection_set)))
         .list("subscriptions", "subscriptions", subscriptions);
     cluster.screen.details(&details, args.json);

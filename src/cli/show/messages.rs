@@ -37,7 +37,7 @@ pub fn message_columns(empty: &'static str) -> Listing {
 /// A message as a row. For eyes, long bodies are cut.
 pub fn message_row(message: &Received) -> Vec<Cell> {
     vec![
-        Cell::text(&message.topic),
+        Cell::text(&*message.topic),
         Cell::text(&message.queue.broker_name),
         Cell::Number(i64::from(message.queue.queue_id)),
         Cell::Number(message.offset),
@@ -65,7 +65,7 @@ pub fn message_details(message: &Received) -> Details {
     }
     let queue = format!("{}/{}", message.queue.broker_name, message.queue.queue_id);
     Details::default()
-        .fact("topic", "topic", Cell::text(&message.topic))
+        .fact("topic", "topic", Cell::text(&*message.topic))
         .fact("storedIn", "stored in", Cell::text(&message.queue.topic))
         .fact("queue", "queue", Cell::text(queue))
         .fact("offset", "offset", Cell::Number(message.offset))

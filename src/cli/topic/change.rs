@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::groups_of;
 use super::order::fix;
+use super::shrink::Backlog;
 use crate::cli::cluster::{master, master_if};
 use crate::cli::connect::{Cluster, ClusterArgs};
 use crate::cli::console::tell;
@@ -57,12 +58,16 @@ pub struct UpdateTopic {
     pub cluster: ClusterArgs,
     /// Which topic
     pub topic: String,
-    /// Queues on each broker; messages in queues that go are lost to consumers
+    /// Queues on each broker. Where messages still wait in queues that go, those are no longer written, and read until
+    /// this is asked for again
     #[arg(short = 'q', long, value_parser = clap::value_parser!(i32).range(1..=65_536))]
     pub queues: Option<i32>,
     /// Queues that are read, if they are not as many as are written
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..=65_536))]
     pub read_queues: Option<i32>,
+    /// Give up messages that wait in queues that go
+    #[arg(long)]
+    pub force: bool,
     /// What clients may do
     #[arg(long)]
     pub perm: Option<Permission>,
@@ -167,16 +172,12 @@ pub async fn update(cluster: Cluster, args: UpdateTopic) -> Result<ExitCode> {
     let configs = cluster.admin.topic_configs(&args.topic).await?;
     let only = master_if(&cluster, args.broker.as_deref()).await?;
     let wanted = |broker: &String| only.as_ref().is_none_or(|(only, _)| only == broker);
+    let mut configs: Vec<_> = configs.into_iter().filter(|(broker, _)| wanted(broker)).collect();
+    let kept = set_queues(&cluster, &args, &mut configs).await?;
     let mut changed = 0;
     let fixed = cluster.admin.fixed_queues(&args.topic).await?;
     let mut fixed_now = fixed.clone();
-    for (broker, mut config) in configs.into_iter().filter(|(broker, _)| wanted(broker)) {
-        if let Some(queues) = args.queues {
-            (config.read_queue_nums, config.write_queue_nums) = (queues, queues);
-        }
-        if let Some(queues) = args.read_queues {
-            config.read_queue_nums = queues;
-        }
+    for (broker, mut config) in configs {
         if let Some(perm) = args.perm {
             config.perm = config.perm & !(permission::READ | permission::WRITE) | perm.bits();
         }
@@ -195,7 +196,36 @@ pub async fn update(cluster: Cluster, args: UpdateTopic) -> Result<ExitCode> {
         return Err(failure.hint(cluster.command(&format!("topic show {}", args.topic)) + " shows where it is").into());
     }
     tell!("changed topic {} on {}", args.topic, count(changed, "broker"));
+    if !kept.is_empty() {
+        tell!("note: queues that go are no longer written but still read: {kept}");
+        let again =
+            args.queues.map_or_else(String::new, |queues| format!("topic update {} --queues {queues}", args.topic));
+        cluster.hint("take them away, once that is consumed, with", &again);
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sets the numbers of queues. What waits in queues that would go keeps them readable, and is returned.
+async fn set_queues(cluster: &Cluster, args: &UpdateTopic, configs: &mut [(String, TopicConfig)]) -> Result<Backlog> {
+    let mut kept = Backlog::default();
+    for (broker, config) in configs {
+        let readable = config.read_queue_nums;
+        config.write_queue_nums = args.queues.unwrap_or(config.write_queue_nums);
+        config.read_queue_nums = args.read_queues.or(args.queues).unwrap_or(readable);
+        if args.force || config.read_queue_nums >= readable {
+            continue;
+        }
+        let backlog = Backlog::of(cluster, &args.topic, broker, config.read_queue_nums).await?;
+        if backlog.is_empty() {
+            continue;
+        }
+        if args.read_queues.is_some() {
+            return Err(backlog.refusal().into());
+        }
+        config.read_queue_nums = readable;
+        kept.extend(backlog);
+    }
+    Ok(kept)
 }
 
 /// Makes or changes a topic, and waits until NameServers tell clients so.

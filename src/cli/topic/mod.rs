@@ -2,6 +2,7 @@
 
 mod change;
 mod order;
+mod shrink;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;

@@ -78,7 +78,8 @@ impl State {
         self.core.owned().insert(owned.queue.clone(), Arc::clone(&owned));
         let core = Arc::clone(&self.core);
         let MessageQueue { topic, broker_name: broker, queue_id } = &owned.queue;
-        let span = tracing::debug_span!("queue", group = core.group, topic, broker, queue_id);
+        // It outlives the rebalance that it comes of.
+        let span = tracing::debug_span!(parent: None, "queue", group = core.group, topic, broker, queue_id);
         if let Handler::Scheduled(_) = self.core.handler {
             ractor::concurrency::spawn(scheduled::run(core, owned).instrument(span));
             return;

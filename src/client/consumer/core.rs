@@ -9,6 +9,7 @@ use ractor::ActorRef;
 use tokio::sync::Notify;
 
 use super::acquire::Leaving;
+use super::concurrent::Row;
 use super::info::Counters;
 use super::life::Life;
 use super::listener::Listener;
@@ -104,6 +105,8 @@ pub(super) struct Core {
     /// Queues that were taken away while their listener still runs.
     pub leaving: Mutex<BTreeMap<MessageQueue, Leaving>>,
     pub life: Life,
+    /// What waits for a concurrent listener.
+    pub row: Row,
     pub actor: OnceLock<ActorRef<RebalanceMessage>>,
     /// A rebalance is asked for and has not begun.
     pub rebalance_pending: AtomicBool,

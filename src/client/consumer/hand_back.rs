@@ -39,7 +39,7 @@ async fn give_back(core: &Core, message: &Received, level: i32) -> Result<(), Er
         group: core.group.as_str().into(),
         delay_level: level,
         origin_msg_id: Some(message.message_id().into()),
-        origin_topic: Some(message.topic.as_str().into()),
+        origin_topic: Some((&*message.topic).into()),
         unit_mode: false,
         max_reconsume_times: Some(core.max_reconsume_times()),
     };

@@ -1,10 +1,10 @@
 //! Calls of the listener: how many run, and how they end with the consumer.
 
-use std::future::Future;
+use std::future::{poll_fn, Future};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 
-use futures::future::{select, Either};
-use futures::pin_mut;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 /// See the module's text.
@@ -74,17 +74,18 @@ impl Life {
 
     /// What a call gives; `None` if it was dropped.
     pub async fn unless_ended<T>(&self, call: impl Future<Output = T>) -> Option<T> {
-        let end = self.end.notified();
-        pin_mut!(end, call);
         // From here on no notification is missed.
-        end.as_mut().enable();
-        if self.has_ended() {
-            return None;
-        }
-        match select(end, call).await {
-            Either::Left(_) => None,
-            Either::Right((given, _)) => Some(given),
-        }
+        let (mut end, mut call) = (pin!(self.end.notified()), pin!(call));
+        poll_fn(|cx| {
+            if self.has_ended() {
+                return Poll::Ready(None);
+            }
+            if let Poll::Ready(given) = call.as_mut().poll(cx) {
+                return Poll::Ready(Some(given));
+            }
+            end.as_mut().poll(cx).map(|()| None)
+        })
+        .await
     }
 }
 

@@ -4,11 +4,11 @@
 //! at its next await, and what it did is neither committed nor counted: the queue is somebody else's by then, or comes back
 //! as another one.
 
+use std::future::{poll_fn, Future};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
-
-use futures::future::{select, Either};
-use futures::pin_mut;
 
 use super::core::{Core, Handler};
 use super::hand_back::send_to_retry;
@@ -69,38 +69,50 @@ async fn turn(core: &Core, owned: &OwnedQueue) -> Turn {
     if owned.is_dropped() || core.is_stopping() {
         return Turn::End;
     }
-    if core.needs_locks() && !owned.is_locked(core.now()) {
+    let began = core.now();
+    if core.needs_locks() && !owned.is_locked(began) {
         return Turn::Lost;
     }
     let batch = owned.process().take(core.settings.consume_batch.max(1));
     let Some(first) = batch.first() else { return Turn::Next };
-    let (topic, began) = (first.topic.clone(), core.now());
     let traced = core.client.trace_consuming(&core.group, &batch);
-    let verdict = {
-        let (call, expiry) = (core.life.unless_ended(listener(batch.clone())), lock_expiry(core, owned));
-        pin_mut!(call, expiry);
-        // The lease first: a process that stood still meanwhile must not go on with the call.
-        match select(expiry, call).await {
-            Either::Left(_) => return Turn::Lost,
-            Either::Right((Some(verdict), _)) => verdict,
-            Either::Right((None, _)) => return Turn::End,
-        }
+    let verdict = match while_locked(core, owned, core.life.unless_ended(listener(batch.clone()))).await {
+        Some(Some(verdict)) => verdict,
+        Some(None) => return Turn::End,
+        None => return Turn::Lost,
     };
+    let now = core.now();
+    let took = now.saturating_sub(began);
     if let Some(traced) = traced {
-        core.client.trace_consumed(traced, ConsumeCode::of(Some(verdict)), core.now().saturating_sub(began));
+        core.client.trace_consumed(traced, ConsumeCode::of(Some(verdict)), took);
     }
-    core.counters.consumed(&topic, verdict == Verdict::Done, batch.len(), core.now().saturating_sub(began));
-    if core.needs_locks() && !owned.is_locked(core.now()) {
+    core.counters.consumed(&first.topic, verdict == Verdict::Done, batch.len(), took);
+    if core.needs_locks() && !owned.is_locked(now) {
         return Turn::Lost;
     }
     settle(core, owned, &batch, verdict).await
 }
 
-/// Completes once the lock has expired; never without locks.
+/// What a call gives; `None` if the lock expired before.
+async fn while_locked<T>(core: &Core, owned: &OwnedQueue, call: impl Future<Output = T>) -> Option<T> {
+    let needs_lock = core.needs_locks() && !core.client.env.canary(Canary::ClientOutlivesLock);
+    let (mut call, mut expiry) = (pin!(call), pin!(lock_expiry(core, owned)));
+    poll_fn(|cx| {
+        // The lease first: a process that stood still meanwhile must not go on with the call.
+        if needs_lock && !owned.is_locked(core.now()) {
+            return Poll::Ready(None);
+        }
+        match call.as_mut().poll(cx) {
+            Poll::Ready(given) => Poll::Ready(Some(given)),
+            Poll::Pending if needs_lock => expiry.as_mut().poll(cx).map(|()| None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Completes once the lock has expired.
 async fn lock_expiry(core: &Core, owned: &OwnedQueue) {
-    if !core.needs_locks() || core.client.env.canary(Canary::ClientOutlivesLock) {
-        return std::future::pending().await;
-    }
     while let Some(left) = owned.locked_until().and_then(|until| until.checked_sub(core.now())) {
         within(&*core.client.env.clock, left.max(Duration::from_millis(1)), owned.lost.notified()).await;
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use ractor::Actor;
 use tokio::sync::oneshot;
 
+use super::concurrent::Row;
 use super::core::{Core, Handler, Settings};
 use super::info::{Counters, Member};
 use super::life::Life;
@@ -92,6 +93,7 @@ impl Setup {
             owned: Mutex::default(),
             leaving: Mutex::default(),
             life: Life::new(settings.concurrency),
+            row: Row::default(),
             actor: OnceLock::new(),
             rebalance_pending: AtomicBool::new(false),
             counters: Counters::default(),

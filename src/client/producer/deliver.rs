@@ -7,7 +7,8 @@ use tokio::sync::SemaphorePermit;
 
 use super::packet::Packet;
 use super::result::{Attempt, Durability, SendError, Sent};
-use super::{Inner, Target};
+use super::{Choices, Inner, Target};
+use crate::actors::net::Request;
 use crate::client::error::Error;
 use crate::client::instance::refusal;
 use crate::client::rules::choice::RoundRobin;
@@ -28,6 +29,7 @@ const ROUTE_PAUSE: Duration = Duration::from_millis(100);
 const ROBINS_MAX: usize = 10_000;
 
 /// Where an attempt has put a packet.
+#[derive(Clone)]
 struct Placed {
     offset_ids: String,
     queue_id: i32,
@@ -47,6 +49,9 @@ impl Inner {
     /// now, because the only broker restarts, and the master of one whose brokers have none, because a slave takes its place.
     pub async fn route_in_time(&self, topic: &str, deadline: Deadline) -> Result<Arc<Route>, Error> {
         let clock = &*self.client.env.clock;
+        if let Some(route) = self.client.known_route(topic).filter(|route| !route.lacks_master()) {
+            return Ok(route);
+        }
         let mut was_there = self.choices().robins.contains_key(topic);
         let mut route = within(clock, deadline.left(clock), self.route(topic)).await;
         loop {
@@ -71,29 +76,28 @@ impl Inner {
     pub async fn deliver(&self, packet: Packet, target: Target, deadline: Deadline) -> Result<Vec<Sent>, SendError> {
         let clock = &*self.client.env.clock;
         let _permits = self.permits(&packet, deadline).await?;
-        let end = clock.monotonic() + deadline.left(clock);
-        let mut attempts = Attempts::new(self.settings.retries, end, matches!(target, Target::Queue(_)));
+        let mut attempts = Attempts::new(self.settings.retries, deadline.at(), matches!(target, Target::Queue(_)));
         let mut failed: Vec<Attempt> = Vec::new();
         loop {
             let route = match self.route_in_time(&packet.topic, deadline).await {
                 Ok(route) => route,
                 Err(error) => return Err(SendError { error, attempts: failed }),
             };
-            let chosen = self.choose(&route, &target, &packet.topic, failed.last().map(|attempt| &*attempt.broker));
+            let (began, before) = (clock.monotonic(), failed.last().map(|attempt| &*attempt.broker));
+            let chosen = self.choose(&route, &target, &packet.topic, before, began);
             let Some(queue) = chosen else {
                 return Err(SendError { error: Error::NoRoute { topic: packet.topic }, attempts: failed });
             };
             let others = route.writable.iter().any(|other| other.broker_name != queue.broker_name);
-            let began = clock.monotonic();
             let Some(limit) = attempts.begin(began, others) else {
                 let error = failed.last().map_or_else(|| self.late_route(), |attempt| attempt.error.clone());
                 return Err(SendError { error, attempts: failed });
             };
-            let error = match self.attempt(&packet, &queue, limit).await {
+            let error = match self.attempt(&packet, queue, limit).await {
                 Ok(placed) => {
                     let now = clock.monotonic();
                     self.choices().latency.on_answer(&queue.broker_name, now.saturating_sub(began), now);
-                    return Ok(results(packet.ids, queue, placed, failed));
+                    return Ok(results(packet, queue, placed, failed));
                 }
                 Err(error) => error,
             };
@@ -104,7 +108,7 @@ impl Inner {
             self.look_again(&packet.topic, &error).await;
             tracing::debug!(topic = packet.topic, broker = queue.broker_name, %error, "an attempt to send failed");
             let took = now.saturating_sub(began);
-            failed.push(Attempt { broker: queue.broker_name, took, error: error.clone() });
+            failed.push(Attempt { broker: queue.broker_name.clone(), took, error: error.clone() });
             match attempts.failed(failure, clock.monotonic(), others) {
                 Some(pause) if pause.is_zero() => {}
                 Some(pause) => clock.sleep(pause).await,
@@ -116,33 +120,43 @@ impl Inner {
     /// Sends a packet once and waits for nothing.
     pub async fn throw(&self, packet: &Packet) -> Result<(), SendError> {
         let route = self.route(&packet.topic).await?;
-        let queue = self.choose(&route, &Target::Any, &packet.topic, None);
+        let queue = self.choose(&route, &Target::Any, &packet.topic, None, self.client.env.clock.monotonic());
         let queue = queue.ok_or_else(|| Error::NoRoute { topic: packet.topic.clone() })?;
         let address = self.client.master(&queue.broker_name)?;
-        let command = self.command(packet, &queue);
-        Ok(self.client.connections.send_one_way(&address, command, self.settings.timeout).await?)
+        let command = self.command(packet, queue).oneway();
+        let request = Request::with_shared_body(command, Arc::clone(&packet.body));
+        Ok(self.client.connections.send_one_way(&address, request, self.settings.timeout).await?)
     }
 
-    fn choose(&self, route: &Route, target: &Target, topic: &str, failed: Option<&str>) -> Option<MessageQueue> {
+    fn choose<'q>(
+        &self,
+        route: &'q Route,
+        target: &'q Target,
+        topic: &str,
+        failed: Option<&str>,
+        now: Duration,
+    ) -> Option<&'q MessageQueue> {
         if let Target::Queue(queue) = target {
-            return Some(queue.clone());
+            return Some(queue);
         }
-        let now = self.client.env.clock.monotonic();
         let mut choices = self.choices();
-        if choices.robins.len() >= ROBINS_MAX {
-            choices.robins.clear();
+        let Choices { latency, robins } = &mut *choices;
+        if let Some(robin) = robins.get_mut(topic) {
+            return robin.pick(&route.writable, failed, latency, now);
         }
-        if !choices.robins.contains_key(topic) {
-            let start = RoundRobin::starting_at(self.client.env.rng.next_u64() as u32);
-            choices.robins.insert(topic.to_owned(), start);
+        if robins.len() >= ROBINS_MAX {
+            robins.clear();
         }
-        let super::Choices { latency, robins } = &mut *choices;
-        robins.get_mut(topic)?.pick(&route.writable, failed, latency, now).cloned()
+        let mut robin = RoundRobin::starting_at(self.client.env.rng.next_u64() as u32);
+        let picked = robin.pick(&route.writable, failed, latency, now);
+        robins.insert(topic.to_owned(), robin);
+        picked
     }
 
     async fn attempt(&self, packet: &Packet, queue: &MessageQueue, limit: Duration) -> Result<Placed, Error> {
         let address = self.client.master(&queue.broker_name)?;
-        let answer = self.client.connections.call(&address, self.command(packet, queue), limit).await?;
+        let (command, body) = (self.command(packet, queue), Arc::clone(&packet.body));
+        let answer = self.client.connections.call_with_body(&address, command, Some(body), limit).await?;
         let Some(durability) = Durability::of_code(answer.code) else { return Err(refusal(&address, answer)) };
         let malformed = |what: String| Error::Malformed { address: address.clone(), what };
         let fields = answer.ext_fields().map_err(|error| malformed(error.to_string()))?;
@@ -178,6 +192,7 @@ impl Inner {
         Ok(answer.ext("msgId").unwrap_or_default().to_owned())
     }
 
+    /// What to send but for the body.
     fn command(&self, packet: &Packet, queue: &MessageQueue) -> Command {
         let header = SendHeader {
             producer_group: self.group.as_str().into(),
@@ -198,7 +213,7 @@ impl Inner {
             Packet { is_reply: true, .. } => request::SEND_REPLY_MESSAGE_V2,
             _ => request::SEND_MESSAGE_V2,
         };
-        Command::request(code).with_ext(&(SendNames::V2, &header)).with_body(packet.body.clone())
+        Command::request(code).with_ext(&(SendNames::V2, &header))
     }
 
     /// After an error that may come of an old route, fetches it anew: at once where the next attempt needs it.
@@ -224,6 +239,10 @@ impl Inner {
     ) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>), SendError> {
         let clock = &*self.client.env.clock;
         let kib = (packet.body.len() / 1024).min(self.settings.in_flight_bytes_max / 1024) as u32;
+        // Mostly there is room, and nobody to wait behind.
+        if let (Ok(message), Ok(kib)) = (self.messages.try_acquire(), self.kib.try_acquire_many(kib)) {
+            return Ok((message, kib));
+        }
         let acquired = within(clock, deadline.left(clock), async {
             Ok((self.messages.acquire().await?, self.kib.acquire_many(kib).await?))
         });
@@ -238,7 +257,7 @@ impl Inner {
         Error::NoNameServer { reason: format!("no route within {} ms", self.settings.timeout.as_millis()) }
     }
 
-    fn choices(&self) -> std::sync::MutexGuard<'_, super::Choices> {
+    fn choices(&self) -> std::sync::MutexGuard<'_, Choices> {
         self.choices.lock().expect("no holder panics")
     }
 }
@@ -252,18 +271,35 @@ fn failure_of(error: &Error) -> Failure {
     }
 }
 
-fn results(ids: Vec<String>, queue: MessageQueue, placed: Placed, failed: Vec<Attempt>) -> Vec<Sent> {
-    let queue = MessageQueue { queue_id: placed.queue_id, ..queue };
-    let mut offset_ids = placed.offset_ids.split(',');
-    let sent = ids.into_iter().zip(placed.offset..).map(|(message_id, offset)| Sent {
-        message_id,
-        offset_message_id: offset_ids.next().unwrap_or_default().to_owned(),
-        queue: queue.clone(),
-        offset,
-        recall_handle: placed.recall_handle.clone(),
-        durability: placed.durability,
-        trace_region: placed.trace_region.clone(),
-        failed_attempts: failed.clone(),
-    });
-    sent.collect()
+fn results(packet: Packet, queue: &MessageQueue, mut placed: Placed, failed: Vec<Attempt>) -> Vec<Sent> {
+    let broker_name = queue.broker_name.clone();
+    let queue = MessageQueue { topic: packet.topic, broker_name, queue_id: placed.queue_id };
+    match packet.ids.into_inner() {
+        Ok([id]) => vec![placed.sent(id, queue, failed)],
+        Err(ids) => {
+            let offset_ids = std::mem::take(&mut placed.offset_ids);
+            let mut offset_ids = offset_ids.split(',');
+            let sent = ids.into_iter().zip(placed.offset..).map(|(id, offset)| {
+                let offset_ids = offset_ids.next().unwrap_or_default().to_owned();
+                Placed { offset_ids, offset, ..placed.clone() }.sent(id, queue.clone(), failed.clone())
+            });
+            sent.collect()
+        }
+    }
+}
+
+impl Placed {
+    /// The result for the one message placed here.
+    fn sent(self, message_id: String, queue: MessageQueue, failed_attempts: Vec<Attempt>) -> Sent {
+        Sent {
+            message_id,
+            offset_message_id: self.offset_ids,
+            queue,
+            offset: self.offset,
+            recall_handle: self.recall_handle,
+            durability: self.durability,
+            trace_region: self.trace_region,
+            failed_attempts,
+        }
+    }
 }

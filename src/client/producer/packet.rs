@@ -1,5 +1,9 @@
 //! A message, or a batch, in the form in which it travels: made once, whatever the number of attempts.
 
+use std::sync::Arc;
+
+use smallvec::{smallvec, SmallVec};
+
 use super::options::Settings;
 use super::Message;
 use crate::client::compression::pack;
@@ -11,13 +15,14 @@ use crate::proto::message::{batch, names, properties};
 /// What is sent.
 pub(super) struct Packet {
     pub topic: String,
-    pub body: Vec<u8>,
+    /// Every attempt sends this one.
+    pub body: Arc<Vec<u8>>,
     pub properties: String,
     pub sys_flag: i32,
     pub flag: i32,
     pub born_at: Millis,
     /// The unique key of each message in it.
-    pub ids: Vec<String>,
+    pub ids: SmallVec<[String; 1]>,
     pub is_batch: bool,
     /// It answers a request, and goes on to the client that waits for it.
     pub is_reply: bool,
@@ -34,21 +39,24 @@ impl Packet {
     pub fn of_message(message: Message, client: &Shared, settings: &Settings) -> Packet {
         let born_at = client.env.clock.now();
         let id = client.keys.next(born_at);
-        let properties = message.encoded_properties(&id);
+        let mut properties = String::with_capacity(64);
+        message.encode_properties(&id, &mut properties);
         let compresses = settings.compress_above.is_some_and(|above| message.body.len() >= above);
         let packed = if compresses { pack(settings.compress_with, &message.body) } else { None };
         let (body, sys_flag) = packed.unwrap_or((message.body, 0));
         let is_reply =
             message.properties.get(properties::MESSAGE_TYPE).is_some_and(|kind| kind == super::request::REPLY);
         let Message { topic, flag, .. } = message;
-        Packet { topic, body, properties, sys_flag, flag, born_at, ids: vec![id], is_batch: false, is_reply }
+        let body = Arc::new(body);
+        Packet { topic, body, properties, sys_flag, flag, born_at, ids: smallvec![id], is_batch: false, is_reply }
     }
 
     pub fn of_batch(messages: &[Message], client: &Shared, settings: &Settings) -> Result<Packet, Error> {
         let invalid = |what: &str| Err(Error::Invalid(what.to_owned()));
         let Some(first) = messages.first() else { return invalid("the batch is empty") };
         let wait = first.properties.get(properties::WAIT);
-        let (born_at, mut body, mut ids) = (client.env.clock.now(), Vec::new(), Vec::with_capacity(messages.len()));
+        let (born_at, mut ids) = (client.env.clock.now(), SmallVec::with_capacity(messages.len()));
+        let (mut body, mut item_properties) = (Vec::new(), String::new());
         for message in messages {
             message.check(settings.body_max)?;
             if message.topic != first.topic {
@@ -61,8 +69,9 @@ impl Packet {
                 return invalid("a batch cannot hold delayed messages or messages for a retry topic");
             }
             let id = client.keys.next(born_at);
-            let properties = message.encoded_properties(&id);
-            let item = batch::Item { flag: message.flag, body: &message.body, properties: &properties };
+            item_properties.clear();
+            message.encode_properties(&id, &mut item_properties);
+            let item = batch::Item { flag: message.flag, body: &message.body, properties: &item_properties };
             batch::push_item(&mut body, &item).map_err(|error| Error::Invalid(error.to_string()))?;
             ids.push(id);
         }
@@ -73,7 +82,7 @@ impl Packet {
         if let Some(wait) = wait {
             properties::append(&mut properties, properties::WAIT, wait);
         }
-        let topic = first.topic.clone();
+        let (topic, body) = (first.topic.clone(), Arc::new(body));
         Ok(Packet { topic, body, properties, sys_flag: 0, flag: 0, born_at, ids, is_batch: true, is_reply: false })
     }
 }

@@ -121,13 +121,12 @@ impl ProcessQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::MessageQueue;
     use crate::env::Millis;
 
     fn message(offset: i64) -> Arc<Received> {
         Arc::new(Received {
             topic: "T".into(),
-            queue: MessageQueue::default(),
+            queue: Arc::default(),
             offset,
             body: Vec::new(),
             body_error: None,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::codes::response;
 use super::ext::{FieldError, ToExt};
+use super::ext_list::ExtList;
 use super::frame::Serialization;
 use super::head::FLAG_RESPONSE;
 use super::language::Language;
@@ -53,9 +54,10 @@ impl Response {
     }
 
     /// With the fields that a peer gave its answer, to be passed on. One whose name no header can hold is left out.
-    pub fn with_fields_of_peer(mut self, fields: Vec<(String, String)>) -> Self {
+    pub fn with_fields_of_peer(mut self, fields: &ExtList) -> Self {
         let fits = |name: &str| name.len() <= MAX_BINARY_NAME_LEN;
-        self.ext.extend(fields.into_iter().filter(|(name, _)| fits(name)).map(|(name, value)| (name.into(), value)));
+        let fields = fields.iter().filter(|(name, _)| fits(name));
+        self.ext.extend(fields.map(|(name, value)| (name.to_owned().into(), value.to_owned())));
         self
     }
 

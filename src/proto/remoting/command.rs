@@ -1,11 +1,16 @@
 //! A whole request or response, owned: for clients, tools, tests and what a broker asks of its clients.
 
-use super::ext::{ExtFields, ExtSink, ToExt};
+use super::ext::{ExtFields, ToExt};
+use super::ext_list::ExtList;
 use super::frame::{RawFrame, Serialization, MAX_FRAME_LEN};
 use super::head::{Head, HeadError, FLAG_ONEWAY, FLAG_RESPONSE};
 use super::language::Language;
 use super::version;
 use super::writer::{close_frame, open_frame, Members, MAX_BINARY_NAME_LEN};
+
+/// Room that ext fields get at once, and their text: enough for a send.
+const FIELDS_USUAL: usize = 16;
+const TEXT_USUAL: usize = 256;
 
 /// A request or a response with everything in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +28,7 @@ pub struct Command {
     /// What an error says.
     pub remark: Option<String>,
     /// The named values, each name once.
-    pub ext: Vec<(String, String)>,
+    pub ext: ExtList,
     /// What follows the header.
     pub body: Vec<u8>,
 }
@@ -38,20 +43,21 @@ impl Command {
             opaque: 0,
             flag: 0,
             remark: None,
-            ext: Vec::new(),
+            ext: ExtList::default(),
             body: Vec::new(),
         }
     }
 
     /// With the fields of `ext` added.
     pub fn with_ext(mut self, ext: &impl ToExt) -> Self {
-        ext.encode(&mut self);
+        self.ext.reserve(FIELDS_USUAL, TEXT_USUAL);
+        ext.encode(&mut self.ext);
         self
     }
 
     /// With one field added.
-    pub fn with(mut self, name: &'static str, value: &str) -> Self {
-        self.put_str(name, value);
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.ext.push(name, value);
         self
     }
 
@@ -79,39 +85,49 @@ impl Command {
 
     /// The text of a field.
     pub fn ext(&self, name: &str) -> Option<&str> {
-        self.ext.iter().rev().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+        self.ext.get(name)
     }
 
     /// The fields in the form that the types of [`requests`](super::requests) decode.
     pub fn ext_fields(&self) -> Result<ExtFields<'_>, HeadError> {
-        ExtFields::from_pairs(self.ext.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+        ExtFields::from_pairs(self.ext.iter())
     }
 
     /// Copies a command out of a frame.
     pub fn decode(frame: &RawFrame<'_>) -> Result<Self, HeadError> {
-        let head = Head::parse(frame.serialization, frame.header)?;
-        let mut command = Self {
+        Ok(Self::of(&Head::parse(frame.serialization, frame.header)?, frame))
+    }
+
+    /// Copies a command out of a frame whose header has been read.
+    pub fn of(head: &Head<'_>, frame: &RawFrame<'_>) -> Self {
+        let mut ext = ExtList::default();
+        ext.reserve(head.ext.as_slice().len(), frame.header.len());
+        for (position, field) in head.ext.iter().enumerate() {
+            let name = field.name.str();
+            let repeated = head.ext.as_slice()[position + 1..].iter().any(|later| later.name.str() == name);
+            if let Some(value) = field.value.filter(|_| !repeated) {
+                ext.push(&name, &value.str());
+            }
+        }
+        Self {
             code: head.code,
             language: head.language,
             version: head.version,
             opaque: head.opaque,
             flag: head.flag,
             remark: head.remark.map(|remark| remark.str().into_owned()),
-            ext: Vec::with_capacity(head.ext.as_slice().len()),
+            ext,
             body: frame.body.to_vec(),
-        };
-        for (position, field) in head.ext.iter().enumerate() {
-            let name = field.name.str();
-            let repeated = head.ext.as_slice()[position + 1..].iter().any(|later| later.name.str() == name);
-            if let Some(value) = field.value.filter(|_| !repeated) {
-                command.ext.push((name.into_owned(), value.str().into_owned()));
-            }
         }
-        Ok(command)
     }
 
     /// Appends the command's frame to `out`. On an error `out` is as before.
     pub fn encode(&self, serialization: Serialization, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.encode_with(&self.body, serialization, out)
+    }
+
+    /// As [`Command::encode`], with this body instead.
+    pub fn encode_with(&self, body: &[u8], serialization: Serialization, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         if serialization == Serialization::RocketMq {
             if let Some((name, _)) = self.ext.iter().find(|(name, _)| name.len() > MAX_BINARY_NAME_LEN) {
                 return Err(EncodeError::NameTooLong(name.len()));
@@ -127,18 +143,12 @@ impl Command {
             remark: self.remark.as_deref(),
         };
         open_frame(out, serialization, members, |ext| {
-            for (name, value) in &self.ext {
+            for (name, value) in self.ext.iter() {
                 ext.put(name, value);
             }
         });
-        out.extend_from_slice(&self.body);
+        out.extend_from_slice(body);
         close_frame(out, start).map_err(EncodeError::FrameTooLong)
-    }
-}
-
-impl ExtSink for Command {
-    fn put_str(&mut self, name: &'static str, value: &str) {
-        self.ext.push((name.to_owned(), value.to_owned()));
     }
 }
 
@@ -165,7 +175,7 @@ mod tests {
         let mut command = Command::request(105).with_body([0, 1, 2]).oneway();
         command.opaque = i32::MIN;
         command.remark = Some("a \"remark\"".into());
-        command.ext = vec![("topic".into(), "Topic\u{1}Test".into()), ("nämé\n".into(), "\\".into())];
+        command.ext = ExtList::from_iter([("topic", "Topic\u{1}Test"), ("nämé\n", "\\")]);
         for serialization in BOTH {
             let mut out = Vec::new();
             command.encode(serialization, &mut out).unwrap();
@@ -180,7 +190,7 @@ mod tests {
         let header = br#"{"code":1,"extFields":{"a":"1","b":"2","a":null,"c":"3","b":4}}"#;
         let frame = RawFrame { serialization: Serialization::Json, header, body: &[], len: 0 };
         let command = Command::decode(&frame).unwrap();
-        assert_eq!(command.ext, [("c".to_owned(), "3".to_owned()), ("b".to_owned(), "4".to_owned())]);
+        assert_eq!(command.ext, ExtList::from_iter([("c", "3"), ("b", "4")]));
         assert_eq!(command.ext("b"), Some("4"));
         assert_eq!(command.ext("a"), None);
     }
@@ -188,13 +198,13 @@ mod tests {
     #[test]
     fn wir_6_a_name_too_long_for_a_binary_header_is_refused() {
         let mut command = Command::request(105);
-        command.ext.push(("k".repeat(32_767), "v".into()));
+        command.ext.push(&"k".repeat(32_767), "v");
         for serialization in BOTH {
             let mut out = Vec::new();
             command.encode(serialization, &mut out).unwrap();
             assert_eq!(Command::decode(&frame::next(&out).unwrap().unwrap()).unwrap(), command);
         }
-        command.ext[0].0.push('k');
+        command.ext = ExtList::from_iter([("k".repeat(32_768), "v")]);
         let mut out = b"earlier".to_vec();
         assert_eq!(command.encode(Serialization::RocketMq, &mut out), Err(EncodeError::NameTooLong(32_768)));
         assert_eq!(out, b"earlier");

@@ -154,7 +154,7 @@ fn command() -> impl Strategy<Value = Command> {
         opaque: numbers.3,
         flag: numbers.4,
         remark,
-        ext,
+        ext: ext.into_iter().collect(),
         body,
     })
 }
@@ -206,7 +206,7 @@ proptest! {
         let back = sent(&command, Serialization::RocketMq);
         let mut expected = command;
         expected.remark = expected.remark.filter(|remark| !remark.is_empty());
-        expected.ext.retain(|(name, value)| !name.is_empty() && !value.is_empty());
+        expected.ext.retain(|name, value| !name.is_empty() && !value.is_empty());
         if back.code > 200_000 {
             expected.code = back.code;
         }

@@ -99,7 +99,7 @@ async fn consume(scene: Arc<Scene>) {
     for message in tagged("plain") {
         let number = body(&message).trim_start_matches("plain").to_owned();
         assert_eq!(message.keys().collect::<Vec<_>>(), [format!("k{number}")]);
-        assert_eq!((message.property("colour"), &message.topic), (Some("blue"), &topic));
+        assert_eq!((message.property("colour"), &*message.topic), (Some("blue"), &*topic));
     }
     let mut kinds = Vec::new();
     for message in tagged("packed") {
@@ -127,7 +127,7 @@ async fn consume_refused(scene: &Scene) {
     inbox.await_exactly(&(0..REFUSED).map(|number| format!("refused{number}")).collect::<Vec<_>>()).await;
     for message in inbox.all() {
         let number = body(&message).trim_start_matches("refused").to_owned();
-        assert_eq!((message.keys().collect::<Vec<_>>(), &message.topic), (vec![&*format!("k{number}")], &topic));
+        assert_eq!((message.keys().collect::<Vec<_>>(), &*message.topic), (vec![&*format!("k{number}")], &*topic));
         assert!(message.reconsume_times > 0, "{} was not refused before", body(&message));
     }
 }

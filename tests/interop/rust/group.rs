@@ -46,7 +46,7 @@ async fn retry(scene: Arc<Scene>) {
     assert_eq!((inbox.count("good"), inbox.count("bad")), (1, 1 + RETRIES as usize));
     let deliveries = inbox.all().into_iter().filter(|message| message.body == b"bad");
     for (times, got) in deliveries.enumerate() {
-        assert_eq!((got.reconsume_times, &got.topic, got.tag()), (times as i32, &topic, Some("t")));
+        assert_eq!((got.reconsume_times, &*got.topic, got.tag()), (times as i32, &*topic, Some("t")));
         assert_eq!(got.message_id(), bad.message_id);
     }
     assert_eq!((dead.message_id(), dead.keys().collect()), (bad.message_id, vec!["k"]));

@@ -58,7 +58,7 @@ async fn transactions(scene: Arc<Scene>) {
     let both = || bodies().contains(&b"asked-commit".to_vec()) && bodies().contains(&b"asked-rollback".to_vec());
     until("both questions", async || both()).await;
     inbox.await_exactly(&["commit".into(), "asked-commit".into()]).await;
-    assert!(asked.lock().unwrap().iter().all(|asked| asked.topic == topic));
+    assert!(asked.lock().unwrap().iter().all(|asked| *asked.topic == *topic));
 }
 
 /// Nothing of a delay level arrives before its time: the levels are set to 1 s, 2 s, …
@@ -74,7 +74,7 @@ async fn delayed(scene: Arc<Scene>) {
         let seconds = u64::from(message.body[5] - b'0');
         let waited = message.stored_at.since(message.born_at);
         assert!(waited + 50 >= seconds * 1000, "level {seconds} came after {waited} ms");
-        assert_eq!(message.topic, topic);
+        assert_eq!(*message.topic, *topic);
     }
 }
 
@@ -97,7 +97,7 @@ async fn send(scene: Arc<Scene>) {
     assert_eq!((got.tag(), got.keys().collect(), got.flag), (Some("tag-é"), vec!["key1", "key2"], 7));
     assert_eq!(got.property("colour"), Some("blue = \"#00f\""));
     assert_eq!((got.message_id(), got.offset_message_id()), (result.message_id, result.offset_message_id));
-    assert_eq!((&got.queue, got.offset), (&result.queue, result.offset));
+    assert_eq!((&*got.queue, got.offset), (&result.queue, result.offset));
     assert_eq!(result.queue.broker_name, "broker-a");
 }
 
@@ -132,7 +132,7 @@ async fn batch(scene: Arc<Scene>) {
     for got in inbox.all() {
         let number: usize = std::str::from_utf8(&got.body[1..]).unwrap().parse().unwrap();
         assert_eq!(got.keys().collect::<Vec<_>>(), [format!("k{number}")]);
-        assert_eq!((&got.queue, got.offset), (&results[number].queue, results[0].offset + number as i64));
+        assert_eq!((&*got.queue, got.offset), (&results[number].queue, results[0].offset + number as i64));
         assert_eq!(got.message_id(), results[number].message_id);
     }
 }

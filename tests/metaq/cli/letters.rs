@@ -49,7 +49,7 @@ async fn dead_letters_are_shown_and_consumed_again() {
         let (heard, came) = tokio::sync::mpsc::unbounded_channel();
         let consumer = consumer.concurrently(move |message| {
             // Who does not want to know has dropped the other end.
-            let _ = heard.send((message.topic.clone(), String::from_utf8(message.body.clone()).unwrap()));
+            let _ = heard.send((message.topic.to_string(), String::from_utf8(message.body.clone()).unwrap()));
             async move { action }
         });
         (consumer.await.unwrap(), came)

@@ -58,6 +58,30 @@ fn topics_are_made_shown_changed_and_deleted() {
     server.fails(&["topic", "create", "no blanks"], 1, &["error: "]);
 }
 
+/// Queues were taken away with what waited in them.
+#[test]
+fn reb_8_queues_in_which_messages_wait_are_read_until_they_are_consumed() {
+    let server = Server::start();
+    server.done(&["topic", "create", "Orders", "--queues", "4"]);
+    server.done(&["send", "Orders", "a", "b", "c", "d", "e", "f", "g", "h"]);
+    server.done(&["tail", "Orders", "-g", "billing", "--from", "begin", "--max", "8"]);
+    server.done(&["send", "Orders", "i", "j", "k", "l", "m", "n", "o", "p"]);
+    let queues = || {
+        let shown = &server.json(&["topic", "show", "Orders"])["brokers"][0];
+        (shown["read"].as_i64().unwrap(), shown["write"].as_i64().unwrap())
+    };
+    let waits = "4 messages wait for group billing";
+    server.fails(&["topic", "update", "Orders", "--queues", "2", "--read-queues", "2"], 1, &[waits, "--force"]);
+    assert_eq!(queues(), (4, 4));
+    let told = server.run(&["topic", "update", "Orders", "--queues", "2"]);
+    assert!(told.err.contains(waits) && told.err.contains("metaq topic update Orders --queues 2"), "{told:?}");
+    assert_eq!(queues(), (4, 2));
+    server.done(&["tail", "Orders", "-g", "billing", "--max", "8"]);
+    let told = server.run(&["topic", "update", "Orders", "--queues", "2"]);
+    assert!(!told.err.contains("wait"), "{told:?}");
+    assert_eq!(queues(), (2, 2));
+}
+
 #[test]
 fn a_cluster_is_listed_and_checked() {
     let server = Server::start();
@@ -121,6 +145,9 @@ fn groups_are_shown_moved_cloned_and_deleted() {
     let found = server.json(&["offset", "search", "Orders", "--time", "1h"]);
     assert_eq!((&found[0]["offset"], &found[0]["since"]), (&0.into(), &4.into()));
     assert_eq!(server.json(&["offset", "search", "Orders", "--time", "now"])[0]["offset"], 4);
+    server.done(&["group", "delete", "billing", "--keep-offsets", "--yes"]);
+    let shown = server.json(&["group", "show", "billing"]);
+    assert!(shown["retriesMax"].is_null() && shown["topics"] == serde_json::json!(["Orders"]), "offsets only: {shown}");
     server.done(&["group", "delete", "billing", "--yes"]);
     server.fails(&["group", "lag", "billing"], 1, &["group `billing` not found"]);
     server.fails(&["group", "delete", "TOOLS_CONSUMER", "--yes"], 1, &["is a group of RocketMQ itself"]);

@@ -68,7 +68,7 @@ async fn a_listener_gets_what_its_group_wants() {
         .unwrap();
     let got = seen.wait(&cluster, 9).await;
     assert_eq!(got.iter().map(|message| message.message_id()).collect::<BTreeSet<_>>().len(), 9);
-    assert!(got.iter().all(|message| message.topic == "Orders" && message.tag() != Some("open")));
+    assert!(got.iter().all(|message| &*message.topic == "Orders" && message.tag() != Some("open")));
     assert!(got.iter().any(|message| message.body.len() == 20_000 && message.size < 1000));
     let own = consumer.queues().into_iter().filter(|queue| queue.topic == "Orders");
     assert_eq!(own.count(), 4, "and those of the retry topic, which brokers make one after the other");
@@ -106,10 +106,7 @@ async fn rty_7_what_fails_comes_again_after_the_delay_that_was_chosen() {
         else {
             panic!("{:?}", seen.bodies());
         };
-        assert_eq!(
-            (again.topic.as_str(), again.queue.topic.as_str(), again.reconsume_times),
-            ("Orders", "%RETRY%cg", 1)
-        );
+        assert_eq!((&*again.topic, again.queue.topic.as_str(), again.reconsume_times), ("Orders", "%RETRY%cg", 1));
         assert_eq!(once.message_id(), again.message_id());
         assert!(again.stored_at.since(once.stored_at) >= 1000);
     }
@@ -148,7 +145,7 @@ async fn rty_6_hopeless_messages_end_in_the_dead_letters() {
     .await;
     let bodies: BTreeSet<&[u8]> = dead.iter().map(|message| &message.body[..]).collect();
     assert_eq!(bodies, BTreeSet::from([&b"m0"[..], b"m1"]));
-    assert!(dead.iter().all(|message| message.topic == "Orders"));
+    assert!(dead.iter().all(|message| &*message.topic == "Orders"));
     consumer.stop(LIMIT).await;
     assert_eq!(seen.bodies().iter().filter(|body| *body == "m0").count(), 2);
 }

@@ -26,10 +26,7 @@ async fn a_message_arrives_as_it_was_sent() {
 
     let broker = cluster.brokers[0].as_ref().unwrap().client().await;
     let mut pull = pull_command("cg", "Orders", 0, LIMIT);
-    pull.ext
-        .iter_mut()
-        .filter(|(name, _)| name == "queueId")
-        .for_each(|field| field.1 = sent.queue.queue_id.to_string());
+    pull.ext.set("queueId", &sent.queue.queue_id.to_string());
     let answer = broker.get(pull).await;
     let Ok(Parsed::Record(record)) = parse(&answer.body, BodyCrc::Verify) else { panic!("no record") };
     assert_eq!((record.body(), record.flag()), (&b"a book"[..], 7));

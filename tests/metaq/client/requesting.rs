@@ -42,7 +42,7 @@ async fn each_request_gets_its_own_reply() {
     let replies = join_all(bodies.iter().map(ask)).await;
     for (body, reply) in bodies.iter().zip(replies) {
         assert_eq!(String::from_utf8(reply.body.clone()).unwrap(), body.chars().rev().collect::<String>());
-        assert_eq!(reply.topic, "DefaultCluster_REPLY_TOPIC");
+        assert_eq!(&*reply.topic, "DefaultCluster_REPLY_TOPIC");
     }
     consumer.stop(LIMIT).await;
 }

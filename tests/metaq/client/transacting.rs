@@ -35,7 +35,7 @@ async fn seen(cluster: &Cluster) -> Arc<Mutex<Vec<String>>> {
 
 fn producer(cluster: &Cluster, answer: LocalTransaction, asked: Arc<AtomicUsize>) -> TransactionProducer {
     let check = move |message: Received| {
-        assert_eq!(message.topic, "Orders");
+        assert_eq!(&*message.topic, "Orders");
         asked.fetch_add(1, Ordering::SeqCst);
         async move { answer }
     };

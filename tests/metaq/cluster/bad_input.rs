@@ -308,7 +308,7 @@ fn with(code: i32, fields: &[Field], changed: &str, value: Option<&str>, body: &
     let mut command = Command::request(code).with_body(body);
     for (name, _, _, valid) in fields {
         let value = if *name == changed { value } else { Some(*valid) };
-        command.ext.extend(value.map(|value| ((*name).to_owned(), value.to_owned())));
+        command.ext.extend(value.map(|value| (*name, value)));
     }
     command
 }

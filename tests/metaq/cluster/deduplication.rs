@@ -28,11 +28,7 @@ async fn make_topic(client: &Client, topic: &str, attributes: &str) -> Command {
 /// A send to a queue, and where its answer says that the message is.
 async fn send(client: &Client, topic: &str, queue: i32, pairs: &[(&str, &str)]) -> [Option<String>; 3] {
     let mut command = send_command(topic, "body", pairs);
-    for (name, value) in &mut command.ext {
-        if name == "e" {
-            *value = queue.to_string();
-        }
-    }
+    command.ext.set("e", &queue.to_string());
     let answer = client.get(command).await;
     ["msgId", "queueId", "queueOffset"].map(|name| answer.ext(name).map(str::to_owned))
 }
@@ -41,11 +37,7 @@ async fn stored(client: &Client, topic: &str) -> usize {
     let mut count = 0;
     for queue in 0..4 {
         let mut pull = pull_command("cg", topic, 0, Duration::ZERO);
-        for (name, value) in &mut pull.ext {
-            if name == "queueId" {
-                *value = queue.to_string();
-            }
-        }
+        pull.ext.set("queueId", &queue.to_string());
         count += messages(&client.ask(pull).await.body).len();
     }
     count

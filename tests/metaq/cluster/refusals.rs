@@ -148,14 +148,13 @@ async fn what_cannot_be_is_refused_in_rocketmqs_words() {
     let fine = |code| {
         let (fields, body) = broker_request(code).unwrap();
         let mut command = Command::request(code).with_body(body);
-        command.ext = fields.iter().map(|(name, _, _, value)| ((*name).into(), (*value).into())).collect();
+        command.ext = fields.iter().map(|(name, _, _, value)| (*name, *value)).collect();
         command
     };
     let rows = ROWS.iter().map(|(code, changes, expected, remark)| {
         let mut command = fine(*code);
         for (name, value) in *changes {
-            command.ext.retain(|(known, _)| known != name);
-            command.ext.push(((*name).into(), (*value).into()));
+            command.ext.set(name, value);
         }
         (command, format!("{changes:?}"), *expected, *remark)
     });

@@ -127,8 +127,8 @@ async fn what_is_unknown_cannot_be_reset() {
         ("Orders", "unknown", 26, "Group unknown does not exist"),
     ] {
         let mut command = reset(None, -1);
-        command.ext.retain(|(name, _)| !matches!(name.as_str(), "topic" | "group"));
-        command.ext.extend([("topic".into(), topic.into()), ("group".into(), group.into())]);
+        command.ext.set("topic", topic);
+        command.ext.set("group", group);
         let refused = tool.ask(command).await;
         assert_eq!((refused.code, refused.remark.as_deref()), (code, Some(remark)));
     }
@@ -228,15 +228,15 @@ async fn offsets_and_queues_that_do_not_exist_are_not_committed() {
     }
     assert_eq!(committed(&client).await, 10);
     let mut pull = pull_command("cg", "Orders", 10, Duration::ZERO);
-    pull.ext.retain(|(name, _)| !matches!(name.as_str(), "commitOffset" | "sysFlag"));
-    pull.ext.extend([("commitOffset".into(), "99".into()), ("sysFlag".into(), "5".into())]);
+    pull.ext.set("commitOffset", "99");
+    pull.ext.set("sysFlag", "5");
     assert_eq!(client.ask(pull).await.code, 19);
     assert_eq!(committed(&client).await, 10, "nor with a pull");
     assert_eq!(ask(0, -1).await.code, 0);
     let mut query = Command::request(request::QUERY_CONSUMER_OFFSET);
     for (name, value) in [("consumerGroup", "cg"), ("topic", "Orders"), ("queueId", "7"), ("setZeroIfNotFound", "true")]
     {
-        query.ext.push((name.into(), value.into()));
+        query.ext.push(name, value);
     }
     assert_eq!(broker.client().await.ask(query).await.code, 22, "a queue the topic has not got has no offset");
 }

@@ -53,8 +53,8 @@ async fn rty_2_sends_to_a_retry_topic() {
     let client = broker.client().await;
     let retry = |body: &str, times: &str, max: &str| {
         let mut command = send_command("%RETRY%cg", body, &[("DELAY", "1"), ("RETRY_TOPIC", "Orders")]);
-        command.ext.retain(|(name, _)| name != "j");
-        command.ext.extend([("j".into(), times.into()), ("l".into(), max.into())]);
+        command.ext.set("j", times);
+        command.ext.set("l", max);
         command
     };
     client.get(retry("again", "1", "1")).await;

@@ -31,7 +31,7 @@ async fn clients_find_the_broker_by_its_routes() {
     let route = async |topic: &str| {
         let answer = until(&env, async || {
             let mut command = Command::request(request::GET_ROUTEINFO_BY_TOPIC);
-            command.ext.push(("topic".into(), topic.into()));
+            command.ext.push("topic", topic);
             Some(asker.ask(command).await).filter(|answer| answer.code == 0)
         })
         .await;
@@ -61,7 +61,7 @@ async fn whole_tables_are_handed_over() {
     client.wait_messages("cg", "Orders", 1).await;
     let mut commit = Command::request(request::UPDATE_CONSUMER_OFFSET);
     for (name, value) in [("consumerGroup", "cg"), ("topic", "Orders"), ("queueId", "0"), ("commitOffset", "2")] {
-        commit.ext.push((name.into(), value.into()));
+        commit.ext.push(name, value);
     }
     client.get(commit).await;
 

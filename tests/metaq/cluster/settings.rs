@@ -171,7 +171,7 @@ async fn requests_on_their_way_are_bounded() {
     slow.never_answers(request::GET_CONSUMER_RUNNING_INFO);
     let mut ask = Command::request(request::GET_CONSUMER_RUNNING_INFO).with_body(vec![0; 60_000]);
     for (name, value) in [("consumerGroup", "cg"), ("clientId", "slow")] {
-        ask.ext.push((name.into(), value.into()));
+        ask.ext.push(name, value);
     }
     let clock = &*tool.env.clock;
     let waiting = tool.handle.call(clock, ask.clone(), Duration::from_secs(20));

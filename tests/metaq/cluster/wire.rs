@@ -145,8 +145,7 @@ async fn wir_4_a_batch_is_answered_once() {
     let batch = |topic: &str| {
         let mut command = send_command(topic, "", &[]).with_body([item.as_slice(), &item].concat());
         command.code = request::SEND_BATCH_MESSAGE;
-        command.ext.retain(|(name, _)| name != "m");
-        command.ext.push(("m".into(), "true".into()));
+        command.ext.set("m", "true");
         command
     };
     let mut raw = Raw::connect(&broker).await;

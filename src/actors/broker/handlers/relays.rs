@@ -37,13 +37,13 @@ pub async fn consume_directly(call: &Call) -> Result<Response, Refused> {
             StoreError::NoRecord { at } => BrokerError::NoRecord { offset: at.0 as i64 },
             error => store_failure(&error),
         })?;
-        set(&mut command, "brokerName", shared.settings().config.broker_name.clone());
+        command.ext.set("brokerName", &shared.settings().config.broker_name);
     }
     if let Some(topic) = header.topic.as_deref().and_then(|topic| shared.topic_directory.get(topic)) {
-        set(&mut command, "topicSysFlag", topic.config().topic_sys_flag.to_string());
+        command.ext.set("topicSysFlag", &topic.config().topic_sys_flag.to_string());
     }
     if let Some(group) = shared.group_directory.get(&header.consumer_group) {
-        set(&mut command, "groupSysFlag", group.config().group_sys_flag.to_string());
+        command.ext.set("groupSysFlag", &group.config().group_sys_flag.to_string());
     }
     relay(call, &header.consumer_group, header.client_id.as_deref().unwrap_or_default(), command).await
 }
@@ -62,7 +62,7 @@ async fn relay(call: &Call, group: &str, client: &str, command: Command) -> Resu
     let handle = shared.connections().get(&member.id).cloned().ok_or_else(absent)?;
     match handle.call(&*shared.env.clock, command, LIMIT).await {
         Ok(Command { code, remark, ext, body, .. }) => {
-            Ok(Response { code, remark, ext: Vec::new(), body }.with_fields_of_peer(ext))
+            Ok(Response { code, remark, ext: Vec::new(), body }.with_fields_of_peer(&ext))
         }
         Err(CallError::TimedOut) => {
             let timeout_ms = LIMIT.as_millis() as u64;
@@ -70,9 +70,4 @@ async fn relay(call: &Call, group: &str, client: &str, command: Command) -> Resu
         }
         Err(CallError::Closed | CallError::Busy) => Err(absent().into()),
     }
-}
-
-fn set(command: &mut Command, name: &str, value: String) {
-    command.ext.retain(|(known, _)| known != name);
-    command.ext.push((name.to_owned(), value));
 }
