@@ -98,7 +98,7 @@ impl Run<'_> {
             drop(sink);
             plain.push(end as f64 / 1e6 / took.as_secs_f64());
             ballast.free(end + (end >> 4))?;
-            let copied = self.copied(&master, &target, end)?;
+            let copied = self.copied(&master, end)?;
             let rate = copied.bytes as f64 / 1e6 / copied.took.as_secs_f64();
             cpu = copied.cpu.map(|cpu| cpu.as_secs_f64() * 1e9 / copied.bytes as f64);
             ratios.push(rate / plain[plain.len() - 1]);
@@ -138,11 +138,11 @@ impl Run<'_> {
     }
 
     /// A fresh slave copies the log up to `end`.
-    fn copied(&self, master: &PrivateBroker, target: &Target, end: u64) -> Result<Copied> {
+    fn copied(&self, master: &PrivateBroker, end: u64) -> Result<Copied> {
         let clock = &self.bench.clock;
         let slave = PrivateSlave::start(self.ground, master)?;
         let times = || -> Result<[Duration; 2]> {
-            Ok([process::cpu_time(slave.process())?, process::cpu_time(target.process.unwrap_or(0))?])
+            Ok([process::cpu_time(slave.process())?, process::cpu_time(master.process())?])
         };
         let (began, at, before) = (clock.monotonic(), self.log_end(slave.address())?, times()?);
         self.until("the slave does not catch up", || Ok(self.log_end(slave.address())? >= end))?;
