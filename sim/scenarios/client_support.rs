@@ -97,6 +97,8 @@ fn outcome(number: u64, result: Result<Sent, SendError>) -> Event {
 pub enum Listening {
     /// Many at a time; so many of 1,000 calls fail.
     Concurrently(u64),
+    /// Many at a time; the history has a message when its call begins, and the call may take long all the same.
+    Told,
     /// In order.
     Orderly(Owners),
     /// With pulls on a schedule; some calls take nothing.
@@ -177,6 +179,10 @@ async fn start(
             let listen = move |message| concurrently(world.clone(), node, Arc::clone(&random), failing, message);
             builder.max_reconsume_times(i32::MAX).concurrently(listen).await.map(Running::Push)
         }
+        Listening::Told => {
+            let listen = move |message| told(world.clone(), node, Arc::clone(&random), message);
+            builder.concurrently(listen).await.map(Running::Push)
+        }
         Listening::Orderly(owners) => {
             let listen = move |message| orderly(world.clone(), node, Arc::clone(&random), owners.clone(), message);
             builder.orderly(listen).await.map(Running::Push)
@@ -208,6 +214,21 @@ async fn scheduled(world: World, node: NodeId, random: Arc<Mutex<Stream>>, messa
     NextPull::After(pause)
 }
 
+async fn told(world: World, node: NodeId, random: Arc<Mutex<Stream>>, message: Arc<Received>) -> Action {
+    match number_of(&message) {
+        Err(violation) => world.violated(violation),
+        Ok(number) => world.history().add(node, Event::Consumed(GROUP.into(), number, place_of(&message))),
+    }
+    let pause = pause(&mut random.lock().expect("no holder panics"));
+    world.sleep(pause).await;
+    Action::Done
+}
+
+/// What a call takes: some longer than offsets are committed.
+fn pause(random: &mut Stream) -> Duration {
+    Duration::from_millis(if random.chance(50) { random.below(12_000) } else { random.below(30) })
+}
+
 async fn concurrently(
     world: World,
     node: NodeId,
@@ -217,10 +238,9 @@ async fn concurrently(
 ) -> Action {
     let (pause, fails) = {
         let mut random = random.lock().expect("no holder panics");
-        // Some calls take longer than offsets are committed.
-        (if random.chance(50) { random.below(12_000) } else { random.below(30) }, random.chance(failing))
+        (pause(&mut random), random.chance(failing))
     };
-    world.sleep(Duration::from_millis(pause)).await;
+    world.sleep(pause).await;
     match number_of(&message) {
         Err(violation) => world.violated(violation),
         Ok(_) if fails => return Action::RetryAtLevel(1),

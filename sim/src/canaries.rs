@@ -149,6 +149,7 @@ pub const ALL: &[Planted] = &[
     ),
     row(Canary::ClientOutlivesLock, "client_ordered", &["a queue has one owner"]),
     row(Canary::ClientForgetsFailures, "client_retries", &[CONSUMED]),
+    row(Canary::ClientCallsOneByOne, "client_waiting", &["who waits is told"]),
     row(Canary::StaleRouteKept, "promotion_clients", &["a healed cluster works"]),
 ];
 

@@ -18,6 +18,8 @@ mod client_groups;
 mod client_promotion;
 #[path = "../scenarios/client_support.rs"]
 mod client_support;
+#[path = "../scenarios/client_waiting.rs"]
+mod client_waiting;
 #[path = "../scenarios/clients.rs"]
 mod clients;
 #[path = "../scenarios/cluster.rs"]
@@ -196,6 +198,7 @@ pub const ALL: &[Scenario] = &[
     client_edges::LOCK_LOST,
     client_edges::STALE_ROUTES,
     client_edges::LATE_ANSWERS,
+    client_waiting::WAITING,
     transactions::TRANSACTIONS,
     transactions::ASYNC,
     transactions::CUT,

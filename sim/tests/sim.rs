@@ -133,6 +133,7 @@ fn replicas_timers_transactions_and_clients_keep_theirs() {
         "client_lock_lost",
         "client_stale_routes",
         "client_late_answers",
+        "client_waiting",
         "promotion_clients",
         "registers",
         "derived_lost",

@@ -159,6 +159,8 @@ pub enum Canary {
     ClientOutlivesLock,
     /// The client library takes a message for handed back though nobody took it.
     ClientForgetsFailures,
+    /// The client library calls a listener again only when its last call is over, whatever the concurrency.
+    ClientCallsOneByOne,
     /// The client library keeps a route whose brokers have no master until it asks for routes by itself.
     StaleRouteKept,
 }

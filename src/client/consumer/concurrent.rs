@@ -58,7 +58,8 @@ pub(super) fn dispatch(core: &Arc<Core>, owned: &Arc<OwnedQueue>, messages: Vec<
 fn change<T>(core: &Arc<Core>, change: impl FnOnce(&mut State) -> T) -> T {
     let mut row = core.row.0.lock().expect("no holder panics");
     let changed = change(&mut row);
-    if !row.begins && !row.waiting.is_empty() && row.workers < core.settings.concurrency.max(1) {
+    let most = if core.client.env.canary(Canary::ClientCallsOneByOne) { 1 } else { core.settings.concurrency.max(1) };
+    if !row.begins && !row.waiting.is_empty() && row.workers < most {
         (row.begins, row.workers) = (true, row.workers + 1);
         drop(row);
         ractor::concurrency::spawn(work(Arc::clone(core)));
