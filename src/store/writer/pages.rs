@@ -55,7 +55,11 @@ impl LogWriter {
             }
             None => segment.file().write_at(at, bytes),
         };
-        written.map_err(|error| self.poison(action, error))?;
+        if let Err(error) = written {
+            // A part may have been written: no zeros over it.
+            self.upkeep.pages.asked = u64::MAX;
+            return Err(self.poison(action, error));
+        }
         self.position = end;
         Ok(())
     }
