@@ -70,8 +70,13 @@ async fn cut(world: World, plan: Arc<Plan>) -> Verdict {
         world.boot(master);
     }
     workload.finished().await;
-    end_in_sync(&cluster, &plan).await?;
-    let events = world.history().events();
+    ended(&cluster, &plan).await
+}
+
+/// All follow one master, which has everything.
+async fn ended(cluster: &Cluster, plan: &Plan) -> Verdict {
+    end_in_sync(cluster, plan).await?;
+    let events = cluster.world.history().events();
     nothing_lost(&events)?;
     all_delivered(&events, &[GROUP])
 }
@@ -117,8 +122,5 @@ async fn play(world: World, plan: Arc<Plan>) -> Verdict {
         world.boot(master);
     }
     workload.finished().await;
-    end_in_sync(&cluster, &plan).await?;
-    let events = world.history().events();
-    nothing_lost(&events)?;
-    all_delivered(&events, &[GROUP])
+    ended(&cluster, &plan).await
 }

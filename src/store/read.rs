@@ -228,32 +228,17 @@ impl Store {
         if size == 0 || !self.read_record(&segments, at, size, out)? {
             return Err(StoreError::NoRecord { at });
         }
-        Ok(())
-    }
-
-    /// Appends the record of `size` bytes at `at`; `false` if there is none, because it has expired, or never was, or is
-    /// damaged.
-    pub(crate) fn read_record(
-        &self,
-        segments: &Segments,
-        at: PhysicalOffset,
-        size: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, StoreError> {
-        let start = out.len();
-        if !self.read_unverified(segments, at, size, out)? {
-            return Ok(false);
-        }
         if self.verifies(at) && is_damaged(&out[start..]) {
             self.note_damage(at);
             out.truncate(start);
-            return Ok(false);
+            return Err(StoreError::NoRecord { at });
         }
-        Ok(true)
+        Ok(())
     }
 
-    /// [`Store::read_record`] for who compares checksums himself.
-    fn read_unverified(
+    /// Appends the `size` bytes at `at`, a record or its beginning; `false` if none begins there, because it has expired, or
+    /// never was. Nothing is compared with a checksum.
+    fn read_record(
         &self,
         segments: &Segments,
         at: PhysicalOffset,
@@ -397,7 +382,7 @@ impl<'a> Scan<'a> {
             return Ok(true);
         }
         let before = self.out.len();
-        let found = self.store.read_unverified(segments, physical, size as usize, self.out)?;
+        let found = self.store.read_record(segments, physical, size as usize, self.out)?;
         let verifies = self.store.verifies(physical);
         if !found || verifies && !is_whole(&self.out[before..], queue, self.next) {
             self.out.truncate(before);
@@ -454,8 +439,7 @@ fn is_record_of(bytes: &[u8], at: PhysicalOffset) -> bool {
     matches!(magic, Some(MAGIC_V1 | MAGIC_V2)) && written.map(|p| u64::from_be_bytes(*p)) == Some(at.0)
 }
 
-/// Whether bytes that are as many as the record says are not as they were written. Of a part nobody can tell.
+/// Whether a record's bytes are not as they were written.
 fn is_damaged(bytes: &[u8]) -> bool {
-    let says = bytes.first_chunk().map_or(0, |size| u32::from_be_bytes(*size));
-    says as usize == bytes.len() && parse(bytes, BodyCrc::Verify).is_err()
+    parse(bytes, BodyCrc::Verify).is_err()
 }

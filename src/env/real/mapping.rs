@@ -11,6 +11,7 @@ use crate::env::{BoxFuture, Mapping};
 
 /// Pages are 4 KiB on every machine we run on; a larger page only makes the walk touch each one more than once.
 const PAGE: usize = 4096;
+
 /// A shared, writable mapping of the first bytes of a file.
 pub(super) struct SharedMapping {
     raw: Arc<MmapRaw>,
